@@ -7,7 +7,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_io::decimal_bytes;
-use headrace_ir::{BuildSource, Pipeline, Program};
+use headrace_ir::{Input, Pipeline, Program};
 
 use crate::catalog::{HeadraceTable, PlannedTable, TableEntry, shown_text};
 use crate::exec::PipelineExec;
@@ -19,22 +19,12 @@ use crate::rule::Planned;
 pub fn lines(node: &PipelineExec) -> Vec<String> {
     let planned = node.planned();
     let program = &planned.program;
-    let mut lines = vec![source_line("stream", &program.pipeline, planned)];
-    for build in &program.builds {
-        match &build.source {
-            BuildSource::Pipeline(pipeline) => {
-                lines.push(format!("  {}", source_line("build", pipeline, planned)));
-                lines.extend(step_lines(program, pipeline, "    "));
-            }
-            BuildSource::Child(child) => {
-                lines.push(format!("  build {} from child plan {child}", build.name));
-            }
-            BuildSource::Values(rows) => {
-                lines.push(format!("  build {} from {} rows of constants", build.name, rows.len()));
-            }
-        }
+    let mut lines = vec![source_line("stream", &program.answer, planned)];
+    for stage in &program.stages {
+        lines.push(format!("  {}", source_line("build", stage, planned)));
+        lines.extend(step_lines(program, stage, "    "));
     }
-    lines.extend(step_lines(program, &program.pipeline, "  "));
+    lines.extend(step_lines(program, &program.answer, "  "));
     let (processor, reason) = node.processor();
     let access = node.settings().access;
     lines.push(match reason {
@@ -60,8 +50,13 @@ fn step_lines(program: &Program, pipeline: &Pipeline, indent: &str) -> Vec<Strin
 
 fn source_line(verb: &str, pipeline: &Pipeline, planned: &Planned) -> String {
     let names: Vec<_> = pipeline.source.columns.iter().map(|c| c.name.as_str()).collect();
-    let Some(table) = planned.tables.get(pipeline.source.table_id) else {
-        return format!("{verb} rows of {} [{}]", pipeline.source.table, names.join(", "));
+    let Some(table) = planned.table(&pipeline.source) else {
+        let rows = match &pipeline.source.input {
+            Input::Values(rows) => format!("{} rows of constants", rows.len()),
+            Input::Stage(stage) => format!("rows of stage {stage}"),
+            _ => "rows".to_string(),
+        };
+        return format!("{verb} {rows} of {} [{}]", pipeline.source.table, names.join(", "));
     };
     let bytes = pipeline.source.ordinals.iter().map(|&c| table.column_bytes(c)).sum();
     let mut line = format!(

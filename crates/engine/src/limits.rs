@@ -22,7 +22,7 @@ impl Limits {
     pub fn of(node: &PipelineExec) -> Result<Self, String> {
         let ceilings = Ceilings::load().map_err(|error| error.to_string().replace('\n', "; "))?;
         let planned = node.planned();
-        let streamed = planned.tables.get(planned.program.pipeline.source.table_id);
+        let streamed = planned.streamed_table();
         let file = streamed.and_then(|table| table.arrow().files().first());
         let path = file.map(|file| file.path().to_path_buf());
         if path.as_deref().is_some_and(is_address) {

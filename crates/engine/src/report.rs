@@ -16,23 +16,23 @@ use crate::scan::HeadraceScanExec;
 
 /// Lines for EXPLAIN ANALYZE; `limits` are the measured ceilings, or why there are none.
 pub(crate) fn report_lines(report: &RunReport, limits: &Result<Limits, String>) -> Vec<String> {
-    let race = &report.race;
+    let race = &report.streamed.race;
     let mut lines = vec![format!(
         "ran on {}: rows in {}, out {}, wall {:.2} ms (builds {:.2}, bind {:.2}, race {:.2}, \
          finish {:.2})",
-        report.processor,
-        report.rows_in,
-        report.rows_out,
-        report.wall_ms,
+        report.streamed.processor,
+        report.streamed.rows_in,
+        report.streamed.rows_out,
+        report.streamed.wall_ms,
         report.build_ms,
-        report.bind_ms,
+        report.streamed.bind_ms,
         ms(race.wall_ns),
-        report.finish_ms
+        report.streamed.finish_ms
     )];
-    if let Some(reason) = &report.processor_why_not {
+    if let Some(reason) = &report.streamed.processor_why_not {
         lines.push(format!("why_not: {reason}"));
     }
-    if report.processor == "planner" {
+    if report.streamed.processor == "planner" {
         return lines;
     }
     let mut bytes = bytes_by_path_text(&race.bytes_by_path);
@@ -52,13 +52,13 @@ pub(crate) fn report_lines(report: &RunReport, limits: &Result<Limits, String>) 
     lines.push(format!(
         "chunks {}, batches pruned {} ({} rows), builds made {}, cached {}",
         race.chunks,
-        report.pruned_batches,
-        report.pruned_rows,
+        report.streamed.pruned_batches,
+        report.streamed.pruned_rows,
         report.builds_made,
         report.builds_cached
     ));
-    if report.spilled_bytes > 0 {
-        lines.push(format!("groups spilled {}", decimal_bytes(report.spilled_bytes)));
+    if report.streamed.spilled_bytes > 0 {
+        lines.push(format!("groups spilled {}", decimal_bytes(report.streamed.spilled_bytes)));
     }
     lines.extend(report.builds.iter().map(|build| format!("build {build}")));
     lines.extend(race.path_reasons.iter().map(|reason| format!("path: {reason}")));
@@ -110,7 +110,7 @@ pub(crate) fn rows_streamed(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     let own = plan.downcast_ref::<PipelineExec>().map_or(0, |pipeline| {
         let planned = pipeline.planned();
         // Rows of a child plan are known when they are there.
-        let tables = planned.program.sources().map(|source| planned.tables.get(source.table_id));
+        let tables = planned.program.sources().map(|source| planned.table(source));
         tables.flatten().map(|table| table.rows()).sum()
     });
     own + plan.children().into_iter().map(rows_streamed).sum::<u64>()
@@ -183,7 +183,7 @@ impl QueryReport {
 
     /// How much of the query ran as pipelines; the order of few rows, and HAVING, count for nothing.
     pub fn pipeline_share(&self) -> PipelineShare {
-        let ran = |pipeline: &&RunReport| pipeline.processor != "planner";
+        let ran = |pipeline: &&RunReport| pipeline.streamed.processor != "planner";
         let pipelines = self.pipelines.iter().filter(ran).count();
         match pipelines {
             0 => PipelineShare::None,
@@ -241,22 +241,25 @@ impl QueryReport {
             processors.push("planner");
         }
         for pipeline in &self.pipelines {
-            let bytes = &pipeline.race.bytes_by_path;
+            let bytes = &pipeline.streamed.race.bytes_by_path;
             self.bytes_by_path.add(bytes);
             self.bytes_read += bytes.total() + pipeline.build_bytes;
-            self.kernel_ms += ms(pipeline.race.kernel_ns);
-            if !processors.contains(&pipeline.processor.as_str()) {
-                processors.push(&pipeline.processor);
+            self.kernel_ms += ms(pipeline.streamed.race.kernel_ns);
+            if !processors.contains(&pipeline.streamed.processor.as_str()) {
+                processors.push(&pipeline.streamed.processor);
             }
         }
         self.processor =
             if processors.is_empty() { "planner".to_string() } else { processors.join(" + ") };
-        let longest = self.pipelines.iter().max_by(|a, b| a.race.wall_ns.cmp(&b.race.wall_ns));
+        let longest = self
+            .pipelines
+            .iter()
+            .max_by(|a, b| a.streamed.race.wall_ns.cmp(&b.streamed.race.wall_ns));
         self.bottleneck = longest
-            .and_then(|p| p.race.bottleneck())
+            .and_then(|p| p.streamed.race.bottleneck())
             .filter(|bottleneck| bottleneck.busy_share >= LIMIT_SHARE_MIN)
             .map(|bottleneck| bottleneck.to_string());
-        let reasons = self.pipelines.iter().filter_map(|p| p.processor_why_not.clone());
+        let reasons = self.pipelines.iter().filter_map(|p| p.streamed.processor_why_not.clone());
         self.why_not.extend(reasons);
         let mut seen = std::collections::HashSet::new();
         self.why_not.retain(|reason| seen.insert(reason.clone()));

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow_array::StringArray;
 use arrow_schema::SchemaRef;
 use headrace_io::{FileIdentity, InputPolicy, ReadAt};
-use headrace_ir::SourceKind;
 
 use crate::arrow::{ArrowTable, ChunkFeed, ChunkOptions, ColumnBound, ColumnStats};
 use crate::{Feed, PageDecoder, PageSource, Result};
@@ -21,9 +20,9 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// The columns.
     fn schema(&self) -> &SchemaRef;
 
-    /// Whether its rows can be read again and again, or come once.
-    fn kind(&self) -> SourceKind {
-        SourceKind::Table
+    /// Whether its rows cannot be read a second time.
+    fn comes_once(&self) -> bool {
+        false
     }
 
     /// How its bytes may be treated.

@@ -7,7 +7,8 @@ use crate::expr::{ArithmeticOp, CompareOp, Expr};
 use crate::function::Function;
 use crate::moment::{Interval, TimeZone};
 use crate::order::OrderKey;
-use crate::pipeline::{NamedExpr, Probe, ProbeKind, Program, Sink, Step};
+use crate::pipeline::{NamedExpr, Probe, ProbeKind, Sink, Step};
+use crate::program::Program;
 use crate::scalar::{Scalar, Value};
 use crate::types::DataType;
 
@@ -205,20 +206,14 @@ impl Program {
     }
 
     fn probe_line(&self, probe: &Probe) -> String {
-        let (name, keys, payload) = match self.builds.get(probe.build) {
-            Some(build) => (
-                build.name.as_str(),
-                build.keys.iter().map(|k| k.name.as_str()).collect::<Vec<_>>().join(", "),
-                probe
-                    .payload
-                    .iter()
-                    .filter_map(|&p| build.payload.get(p))
-                    .map(|p| p.name.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            ),
-            None => ("?", String::new(), String::new()),
+        let build = self.stages.get(probe.build);
+        let name = build.map_or("?", |build| build.source.table.as_str());
+        let (keys, payload) = build.and_then(|build| build.build_columns()).unwrap_or_default();
+        let names = |columns: &mut dyn Iterator<Item = &NamedExpr>| {
+            columns.map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")
         };
+        let keys = names(&mut keys.iter());
+        let payload = names(&mut probe.payload.iter().filter_map(|&column| payload.get(column)));
         let on = probe.keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let mut line = format!("probe {name} {} on {on} = {keys}", probe.kind);
         if let Some(residual) = &probe.residual {
@@ -268,6 +263,11 @@ impl Program {
                 let payload =
                     if payload.is_empty() { payload } else { format!(" payload {payload}") };
                 format!("build on {}{payload}", names(keys))
+            }
+            Sink::Partition { keys, payload } => {
+                let payload = names(payload);
+                let payload = if payload.is_empty() { payload } else { format!(" with {payload}") };
+                format!("partition by {}{payload}", names(keys))
             }
         }
     }

@@ -1,23 +1,19 @@
-//! DISTINCT as two groupings: by the keys and the argument, and what comes of it by the keys alone.
+//! DISTINCT as stages: a grouping by the keys and the argument, and a grouping of its groups by the
+//! keys alone.
+//!
+//! With several distinct arguments each row is in the groups of all of them, each in its own grouping
+//! set, and other calls are of the first set. Without keys there is a group of no rows, in which a
+//! count that is the sum of parts would be NULL: a third stage makes it 0.
+
+use std::borrow::Cow;
 
 use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
 use crate::expr::{CompareOp, Expr};
-use crate::grouping::GROUPING_SET;
-use crate::pipeline::{NamedExpr, Pipeline, Program, Sink, Source, SourceKind};
+use crate::pipeline::{GROUPING_SET, Input, NamedExpr, Pipeline, Sink, Source};
+use crate::program::Program;
 use crate::scalar::Scalar;
 use crate::types::{DataType, Field};
 use crate::validate::{IrError, fail};
-
-/// A program with distinct calls, as two without.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Distinct {
-    /// Groups the rows by the keys and by each distinct argument.
-    pub values: Program,
-    /// Groups what comes of that, its one table, by the keys: the output of the whole.
-    pub groups: Program,
-    /// Output columns that are numbers of rows: those of no rows are 0, not NULL as here.
-    pub counts: Vec<usize>,
-}
 
 impl AggregateCall {
     /// Whether it is another one without DISTINCT: extremes are not.
@@ -41,55 +37,93 @@ impl AggregateCall {
 }
 
 impl Program {
-    /// The two groupings that a program with distinct calls is; `None` without such calls.
-    ///
-    /// With several distinct arguments each row is in the groups of all of them, each in its own
-    /// grouping set, and other calls are of the first set.
+    /// The same program without distinct calls.
     ///
     /// # Errors
-    /// The program is not valid, or has means or squared deviations beside its distinct calls, which
-    /// cannot be put together of those of parts.
-    pub fn without_distinct(&self) -> Result<Option<Distinct>, IrError> {
-        let Sink::Aggregate { keys, calls, output: of_groups, .. } = &self.pipeline.sink else {
-            return Ok(None);
-        };
-        let mut arguments: Vec<Expr> = Vec::new();
-        for value in calls.iter().filter(|call| call.is_distinct()).filter_map(AggregateCall::value)
-        {
-            if !arguments.contains(&value) {
-                arguments.push(value);
+    /// The program is not valid, or has means or squared deviations beside its distinct calls: these
+    /// cannot be made of those of parts.
+    pub fn without_distinct(&self) -> Result<Cow<'_, Self>, IrError> {
+        let mut program = Cow::Borrowed(self);
+        let mut number = 0;
+        while let Some(stage) = program.stage(number) {
+            if let Some(stages) = without_distinct(stage, number)? {
+                let program = program.to_mut();
+                let added = stages.before.len();
+                stages.before.into_iter().enumerate().for_each(|(at, stage)| {
+                    program.insert(number + at, stage);
+                });
+                number += added;
+                if let Some(stage) = program.stage_mut(number) {
+                    *stage = stages.last;
+                }
             }
+            number += 1;
         }
-        if arguments.is_empty() {
-            return Ok(None);
-        }
-        let mut lowering = Lowering::new(keys, &arguments);
-        let groups = calls.iter().map(|call| lowering.call(call)).collect::<Result<Vec<_>, _>>()?;
-        let is_count =
-            |call: &AggregateCall| call.function == AggregateFunction::Count && !call.distinct;
-        let counts = (0..calls.len()).filter(|&call| is_count(&calls[call]));
-        let counts = counts.map(|call| keys.len() + call).collect();
-        let Lowering { keys: by, sets, parts, columns, .. } = lowering;
-        let mut values = self.clone();
-        let output = AggregateOutput::Final;
-        values.pipeline.sink = Sink::Aggregate { keys: by, sets, calls: parts, output };
-        let source = Source {
-            kind: SourceKind::Batches,
-            table_id: 0,
-            table: self.pipeline.source.table.clone(),
-            ordinals: (0..columns.len()).collect(),
-            columns,
-        };
-        let key = |(index, key): (usize, &NamedExpr)| NamedExpr {
-            name: key.name.clone(),
-            expr: source.register(index),
-        };
-        let keys = keys.iter().enumerate().map(key).collect();
-        let (sets, output) = (Vec::new(), of_groups.clone());
-        let sink = Sink::Aggregate { keys, sets, calls: groups, output };
-        let groups = Program::new(Vec::new(), Pipeline { source, steps: Vec::new(), sink });
-        Ok(Some(Distinct { values, groups, counts }))
+        Ok(program)
     }
+}
+
+/// What a stage is made of.
+struct Stages {
+    before: Vec<Pipeline>,
+    last: Pipeline,
+}
+
+/// The stages of a stage that has distinct calls, of which `number` is the first.
+fn without_distinct(stage: &Pipeline, number: usize) -> Result<Option<Stages>, IrError> {
+    let Sink::Aggregate { keys, calls, output: of_groups, .. } = &stage.sink else {
+        return Ok(None);
+    };
+    let mut arguments: Vec<Expr> = Vec::new();
+    let distinct = calls.iter().filter(|call| call.is_distinct());
+    for value in distinct.filter_map(AggregateCall::value) {
+        if !arguments.contains(&value) {
+            arguments.push(value);
+        }
+    }
+    if arguments.is_empty() {
+        return Ok(None);
+    }
+    let mut lowering = Lowering::new(keys, &arguments);
+    let of_parts = calls.iter().map(|call| lowering.call(call)).collect::<Result<Vec<_>, _>>()?;
+    let Lowering { keys: by, sets, parts, columns, .. } = lowering;
+    let table = &stage.source.table;
+    let sink = Sink::Aggregate { keys: by, sets, calls: parts, output: AggregateOutput::Final };
+    let values = Pipeline { sink, ..stage.clone() };
+    let source = Source::of_stage(Input::Stage(number), table, columns);
+    let key = |(index, key): (usize, &NamedExpr)| NamedExpr {
+        name: key.name.clone(),
+        expr: source.register(index),
+    };
+    let by = keys.iter().enumerate().map(key).collect();
+    let (sets, output) = (Vec::new(), of_groups.clone());
+    let sink = Sink::Aggregate { keys: by, sets, calls: of_parts, output };
+    let groups = Pipeline { source, steps: Vec::new(), sink };
+    let is_count =
+        |call: &AggregateCall| call.function == AggregateFunction::Count && !call.is_distinct();
+    if !keys.is_empty() || !calls.iter().any(is_count) {
+        return Ok(Some(Stages { before: vec![values], last: groups }));
+    }
+    let last = with_counts(&groups, calls, number + 1);
+    Ok(Some(Stages { before: vec![values, groups], last }))
+}
+
+/// The one group of a stage without keys, with 0 where the sum of no counts is NULL.
+fn with_counts(groups: &Pipeline, calls: &[AggregateCall], number: usize) -> Pipeline {
+    let columns = groups.sink.output().unwrap_or_default();
+    let source = Source::of_stage(Input::Stage(number), &groups.source.table, columns);
+    let mut columns = source.all_columns();
+    for (column, call) in columns.iter_mut().zip(calls) {
+        if call.function == AggregateFunction::Count && !call.is_distinct() {
+            let zero = Expr::Literal(Scalar::int(call.result.clone(), 0));
+            column.expr = Expr::Case {
+                data_type: call.result.clone(),
+                branches: vec![(Expr::IsNull(Box::new(column.expr.clone())), zero)],
+                otherwise: Some(Box::new(column.expr.clone())),
+            };
+        }
+    }
+    Pipeline { source, steps: Vec::new(), sink: Sink::Rows { columns, limit: None } }
 }
 
 struct Lowering<'a> {
@@ -194,8 +228,7 @@ mod tests {
 
     fn source() -> Source {
         let columns = ["a", "b", "c"].map(|name| Field::new(name, DataType::Int64, true)).to_vec();
-        let table = "t".to_string();
-        Source { kind: SourceKind::Table, table_id: 0, table, columns, ordinals: vec![0, 1, 2] }
+        Source::of_stage(Input::Table(0), "t", columns)
     }
 
     fn call(function: AggregateFunction, column: Option<usize>, distinct: bool) -> AggregateCall {
@@ -204,16 +237,21 @@ mod tests {
         AggregateCall { distinct, ..call }
     }
 
-    /// Both groupings, as EXPLAIN shows them.
-    fn lowered(calls: Vec<AggregateCall>) -> (String, String) {
-        let keys = vec![NamedExpr { name: "a".into(), expr: source().register(0) }];
+    fn program(keys: Vec<NamedExpr>, calls: Vec<AggregateCall>) -> Program {
         let sink = Sink::aggregate(keys, calls);
-        let program = Program::new(vec![], Pipeline { source: source(), steps: vec![], sink });
-        let Distinct { values, groups, .. } = program.without_distinct().unwrap().unwrap();
-        for program in [&values, &groups] {
-            program.without_grouping_sets().unwrap().validate().unwrap();
-        }
-        (Program::sink_line(&values.pipeline.sink), Program::sink_line(&groups.pipeline.sink))
+        Program::new(vec![], Pipeline { source: source(), steps: vec![], sink })
+    }
+
+    /// The sinks of all stages, as EXPLAIN shows them.
+    fn lowered(program: &Program) -> Vec<String> {
+        let lowered = program.without_distinct().unwrap();
+        lowered.validate().unwrap();
+        lowered.without_grouping_sets().unwrap().validate().unwrap();
+        lowered.all().map(|stage| Program::sink_line(&stage.sink)).collect()
+    }
+
+    fn by_a(calls: Vec<AggregateCall>) -> Program {
+        program(vec![NamedExpr { name: "a".into(), expr: source().register(0) }], calls)
     }
 
     #[test]
@@ -226,10 +264,10 @@ mod tests {
             call(Sum, Some(2), false),
             call(Max, Some(1), true),
         ];
-        let (values, groups) = lowered(calls);
+        let [values, groups] = &lowered(&by_a(calls))[..] else { panic!() };
         assert_eq!(values, "aggregate count(*), sum(c), max(b) by a, distinct 0 = b");
         let parts = "sum(part 0), sum(part 1), max(part 2)";
-        assert_eq!(groups, format!("aggregate count(distinct 0), sum(distinct 0), {parts} by a"));
+        assert_eq!(*groups, format!("aggregate count(distinct 0), sum(distinct 0), {parts} by a"));
     }
 
     #[test]
@@ -237,15 +275,15 @@ mod tests {
         use AggregateFunction::{Count, Sum};
         let mut filtered = call(Count, Some(1), true);
         filtered.filter = Some(Expr::IsNull(Box::new(source().register(2))));
-        let (values, groups) =
-            lowered(vec![call(Count, Some(1), true), filtered, call(Sum, Some(2), false)]);
+        let calls = vec![call(Count, Some(1), true), filtered, call(Sum, Some(2), false)];
+        let [values, groups] = &lowered(&by_a(calls))[..] else { panic!() };
         let distinct = "distinct 0 = b, distinct 1 = CASE WHEN c IS NULL THEN b END";
         let sets = "(a, distinct 0), (a, distinct 1)";
-        assert_eq!(values, format!("aggregate sum(c) by a, {distinct} in {sets}"));
+        assert_eq!(*values, format!("aggregate sum(c) by a, {distinct} in {sets}"));
         let of = |set| format!("filter (where grouping_set = {set})");
         let (first, second) = (of(0), of(1));
         assert_eq!(
-            groups,
+            *groups,
             format!(
                 "aggregate count(distinct 0) {first}, count(distinct 1) {second}, \
                  sum(part 0) {first} by a"
@@ -254,21 +292,43 @@ mod tests {
     }
 
     #[test]
+    fn counts_of_no_rows_are_0() {
+        use AggregateFunction::{Count, Sum};
+        let calls = vec![call(Count, None, false), call(Sum, Some(1), true)];
+        let stages = lowered(&program(vec![], calls));
+        assert_eq!(stages.len(), 3);
+        assert_eq!(stages[2], "rows x = CASE WHEN x IS NULL THEN 0 ELSE x END, x");
+        assert_eq!(lowered(&program(vec![], vec![call(Count, Some(1), true)])).len(), 2);
+    }
+
+    #[test]
+    fn what_reads_a_stage_with_distinct_calls_reads_its_last() {
+        let mut program = by_a(vec![call(AggregateFunction::Count, Some(1), true)]);
+        let columns = program.answer.sink.output().unwrap();
+        let source = Source::of_stage(Input::Stage(0), "t", columns);
+        let sink = Sink::Rows { columns: source.all_columns(), limit: None };
+        let above = Pipeline { source, steps: vec![], sink };
+        program.stages.push(std::mem::replace(&mut program.answer, above));
+        program.validate().unwrap();
+        let lowered = program.without_distinct().unwrap();
+        lowered.validate().unwrap();
+        assert_eq!(lowered.answer.source.input, Input::Stage(1));
+        assert_eq!(lowered.stages[1].source.input, Input::Stage(0));
+    }
+
+    #[test]
     fn what_is_not_made_of_parts_is_not_beside_distinct_calls() {
         use AggregateFunction::{Avg, Count, SquaredDeviations};
         for function in [Avg, SquaredDeviations] {
             let calls = vec![call(Count, Some(1), true), call(function, Some(2), false)];
-            let sink = Sink::aggregate(vec![], calls);
-            let program = Program::new(vec![], Pipeline { source: source(), steps: vec![], sink });
-            let cause = program.without_distinct().unwrap_err().cause;
+            let cause = program(vec![], calls).without_distinct().unwrap_err().cause;
             assert_eq!(cause, format!("{}(c) beside distinct calls", function.name()));
         }
     }
 
     #[test]
     fn what_has_no_distinct_calls_stays_as_it_is() {
-        let sink = Sink::aggregate(vec![], vec![call(AggregateFunction::Min, Some(1), true)]);
-        let program = Program::new(vec![], Pipeline { source: source(), steps: vec![], sink });
-        assert_eq!(program.without_distinct().unwrap(), None);
+        let program = program(vec![], vec![call(AggregateFunction::Min, Some(1), true)]);
+        assert!(matches!(program.without_distinct().unwrap(), Cow::Borrowed(_)));
     }
 }

@@ -3,32 +3,54 @@
 use std::borrow::Cow;
 
 use crate::expr::Expr;
-use crate::pipeline::{BuildPlan, BuildSource, NamedExpr, Probe, ProbeKind, Program, Sink, Step};
+use crate::pipeline::{
+    GROUPING_SET, Input, NamedExpr, Pipeline, Probe, ProbeKind, Sink, Source, Step,
+};
+use crate::program::Program;
 use crate::scalar::Scalar;
 use crate::types::{DataType, Field};
 use crate::validate::IrError;
 
-/// Name of the output column that tells which set a group is of: its position among the sets.
-pub const GROUPING_SET: &str = "grouping_set";
-
 impl Program {
-    /// The same program without grouping sets: its rows are joined with constants, a row a set,
-    /// and grouped by the set's number and by the keys, which are NULL outside of it.
+    /// The same program without grouping sets: the rows of a stage that has some are joined with
+    /// constants, a row a set, and grouped by the set's number and by the keys, which are NULL outside
+    /// of it.
     ///
     /// # Errors
     /// The program is not valid.
-    pub fn without_grouping_sets(&self) -> Result<Cow<'_, Program>, IrError> {
-        let Sink::Aggregate { keys, sets, .. } = &self.pipeline.sink else {
-            return Ok(Cow::Borrowed(self));
-        };
-        if sets.is_empty() {
-            return Ok(Cow::Borrowed(self));
+    pub fn without_grouping_sets(&self) -> Result<Cow<'_, Self>, IrError> {
+        let mut program = Cow::Borrowed(self);
+        let mut number = 0;
+        while let Some(stage) = program.stage(number) {
+            let Sink::Aggregate { keys, sets, .. } = &stage.sink else {
+                number += 1;
+                continue;
+            };
+            if !sets.is_empty() {
+                let sets = build_of(keys, sets);
+                let registers = stage.registers(&program.stages)?.len();
+                let program = program.to_mut();
+                program.insert(number, sets);
+                number += 1;
+                let sets = program.stages[number - 1].clone();
+                if let Some(stage) = program.stage_mut(number) {
+                    stage.join_sets(&sets, number - 1, registers);
+                }
+            }
+            number += 1;
         }
-        let first_register = self.pipeline.registers(&self.builds)?.len();
-        let build = build_of(keys, sets);
+        Ok(program)
+    }
+}
+
+impl Pipeline {
+    /// Joins the rows with the constants of a stage, whose first payload register is `first`.
+    fn join_sets(&mut self, constants: &Self, build: usize, first: usize) {
+        let payload = constants.build_columns().map(|(_, payload)| payload).unwrap_or_default();
+        let Sink::Aggregate { keys, sets, .. } = &mut self.sink else { return };
         let register = |index: usize| {
-            let Field { name, data_type, nullable } = build.payload[index].clone();
-            Expr::Register { index: first_register + index, data_type, nullable, name }
+            let Field { name, data_type, nullable } = payload[index].field();
+            Expr::Register { index: first + index, data_type, nullable, name }
         };
         let mut grouped: Vec<NamedExpr> = Vec::with_capacity(keys.len() + 1);
         for (index, key) in keys.iter().enumerate() {
@@ -38,23 +60,17 @@ impl Program {
             grouped.push(NamedExpr { name: key.name.clone(), expr });
         }
         grouped.push(NamedExpr { name: GROUPING_SET.into(), expr: register(0) });
-        let probe = Probe {
-            build: self.builds.len(),
+        *keys = grouped;
+        sets.clear();
+        self.steps.push(Step::Probe(Probe {
+            build,
             keys: vec![Expr::Literal(Scalar::int(DataType::Int32, 0))],
             kind: ProbeKind::Inner,
             null_equal: false,
             residual: None,
-            payload: (0..build.payload.len()).collect(),
+            payload: (0..payload.len()).collect(),
             is_optional: false,
-        };
-        let mut program = self.clone();
-        program.builds.push(build);
-        program.pipeline.steps.push(Step::Probe(probe));
-        if let Sink::Aggregate { keys, sets, .. } = &mut program.pipeline.sink {
-            *keys = grouped;
-            sets.clear();
-        }
-        Ok(Cow::Owned(program))
+        }));
     }
 }
 
@@ -64,20 +80,21 @@ fn inside(in_set: Expr, key: &Expr) -> Expr {
     Expr::Case { branches, otherwise: None, data_type: key.data_type() }
 }
 
-/// A row a set under one key: its number, and for each group key whether it belongs to the set.
-fn build_of(keys: &[NamedExpr], sets: &[Vec<usize>]) -> BuildPlan {
+/// A build of a row a set under one key: its number, and for each group key whether it belongs to the
+/// set.
+fn build_of(keys: &[NamedExpr], sets: &[Vec<usize>]) -> Pipeline {
     let row = |(number, set): (usize, &Vec<usize>)| {
         let number = Scalar::int(DataType::Int32, number as i128);
         let belongs = (0..keys.len()).map(|key| Scalar::bool(set.contains(&key)));
         let key = Scalar::int(DataType::Int32, 0);
         [key, number].into_iter().chain(belongs).collect()
     };
+    let input = Input::Values(sets.iter().enumerate().map(row).collect());
     let flag = |key: &NamedExpr| Field::new(format!("by {}", key.name), DataType::Bool, false);
-    let number = Field::new(GROUPING_SET, DataType::Int32, false);
-    BuildPlan {
-        name: "grouping sets".into(),
-        source: BuildSource::Values(sets.iter().enumerate().map(row).collect()),
-        keys: vec![Field::new("all", DataType::Int32, false)],
-        payload: std::iter::once(number).chain(keys.iter().map(flag)).collect(),
-    }
+    let numbers = ["all", GROUPING_SET].map(|name| Field::new(name, DataType::Int32, false));
+    let columns = numbers.into_iter().chain(keys.iter().map(flag)).collect();
+    let source = Source::of_stage(input, "grouping sets", columns);
+    let mut columns = source.all_columns();
+    let payload = columns.split_off(1);
+    Pipeline { source, steps: Vec::new(), sink: Sink::Build { keys: columns, payload } }
 }

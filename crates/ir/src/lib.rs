@@ -6,14 +6,19 @@
 //! everything here is plain data, serialisable, and says exactly what it means, so that
 //! two processors cannot disagree about it.
 //!
-//! # What a pipeline is
+//! # What a program is
 //!
-//! A [`Pipeline`] is what happens to each chunk of one streamed table with no stop in
-//! between:
+//! A [`Program`] is a graph of stages. A stage is a [`Pipeline`]: what happens to each chunk of one
+//! source with no stop in between.
 //!
 //! ```text
 //! source -> Filter | Compute | Probe ... -> sink
 //! ```
+//!
+//! What comes of a stage is rows, groups, a build or partitions. A later stage reads rows and groups as
+//! its source and probes builds; the last stage's output is the answer. Planners write tables, builds
+//! and groups; distinct calls, grouping sets and joins by partitions are lowered to stages of these
+//! kinds ([`distinct`], [`grouping`], [`divide`]).
 //!
 //! Rows are described by *registers*. Registers `0..n` are the `n` columns of the source;
 //! each `Compute` appends one, each `Probe` appends one per payload column (and one for a
@@ -44,8 +49,8 @@
 //! Any other crate; files, devices, threads, DataFusion, PostgreSQL, CUDA.
 
 pub mod aggregate;
-pub mod cut;
 pub mod distinct;
+pub mod divide;
 pub mod expr;
 pub mod function;
 pub mod grouping;
@@ -55,6 +60,7 @@ pub mod order;
 pub mod pages;
 pub mod parameter;
 pub mod pipeline;
+pub mod program;
 pub mod scalar;
 pub mod types;
 
@@ -62,18 +68,14 @@ mod display;
 mod validate;
 
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups};
-pub use cut::Cut;
-pub use distinct::Distinct;
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register};
 pub use function::{DatePart, Function};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
 pub use moment::{Interval, TimeZone};
 pub use order::OrderKey;
 pub use parameter::ParameterError;
-pub use pipeline::{
-    BuildPlan, BuildSource, NamedExpr, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink,
-    Source, SourceKind, Step,
-};
+pub use pipeline::{Input, NamedExpr, Pipeline, Probe, ProbeKind, Sink, Source, Step};
+pub use program::{PROGRAM_VERSION, Program};
 pub use scalar::{Scalar, Value};
 pub use types::{DataType, Field, Schema, TimeUnit};
 pub use validate::IrError;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::expr::Expr;
-use crate::pipeline::{BuildSource, Program};
+use crate::program::Program;
 use crate::scalar::Scalar;
 use crate::types::Field;
 
@@ -61,14 +61,6 @@ impl Program {
         }
         Ok(Cow::Owned(program))
     }
-
-    fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
-        let of_builds = self.builds.iter_mut().filter_map(|build| match &mut build.source {
-            BuildSource::Pipeline(pipeline) => Some(&mut **pipeline),
-            BuildSource::Child(_) | BuildSource::Values(_) => None,
-        });
-        of_builds.chain(std::iter::once(&mut self.pipeline)).flat_map(|p| p.exprs_mut())
-    }
 }
 
 fn misfit(parameter: &Field, value: &Scalar) -> Option<String> {
@@ -85,18 +77,17 @@ fn misfit(parameter: &Field, value: &Scalar) -> Option<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::pipeline::{NamedExpr, Pipeline, Probe, Sink, Source, SourceKind, Step};
+    use crate::pipeline::{Input, NamedExpr, Pipeline, Probe, Sink, Source, Step};
     use crate::scalar::Value;
     use crate::types::DataType;
-    use crate::{AggregateCall, AggregateFunction, BuildPlan, CompareOp};
+    use crate::{AggregateCall, AggregateFunction, CompareOp};
 
     fn year(nullable: bool) -> Field {
         Field::new("year", DataType::Int32, nullable)
     }
 
     fn source(nullable: bool) -> Source {
-        let (table, columns) = ("t".to_string(), vec![year(nullable)]);
-        Source { kind: SourceKind::Table, table_id: 0, table, columns, ordinals: vec![0] }
+        Source::of_stage(Input::Table(0), "t", vec![year(nullable)])
     }
 
     fn year_is(value: &Expr) -> Expr {
@@ -108,15 +99,10 @@ mod tests {
         let named = |expr| NamedExpr { name: "named".into(), expr };
         let keys = vec![named(source(false).register(0))];
         let payload = vec![named(value.clone())];
-        let build = BuildPlan {
-            name: "build".into(),
-            source: BuildSource::Pipeline(Box::new(Pipeline {
-                source: source(false),
-                steps: vec![Step::Filter(year_is(value))],
-                sink: Sink::Build { keys, payload },
-            })),
-            keys: vec![year(false)],
-            payload: vec![year(true)],
+        let build = Pipeline {
+            source: source(false),
+            steps: vec![Step::Filter(year_is(value))],
+            sink: Sink::Build { keys, payload },
         };
         let probe = Probe {
             residual: Some(Expr::Not(Box::new(year_is(value)))),

@@ -1,14 +1,18 @@
-//! Steps, sinks, builds and whole programs.
+//! Pipelines: a source, steps, a sink.
 
 use serde::{Deserialize, Serialize};
 
-use crate::aggregate::{AggregateCall, AggregateOutput};
+use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
 use crate::expr::{Expr, Register};
 use crate::order::OrderKey;
 use crate::scalar::Scalar;
-use crate::types::Field;
+use crate::types::{DataType, Field};
 
-/// What happens to each chunk of one streamed table with no stop in between.
+/// Name of the output column that tells which grouping set a group is of: its position among the sets.
+pub const GROUPING_SET: &str = "grouping_set";
+
+/// What happens to each chunk of one source with no stop in between: one stage of a
+/// [`Program`](crate::Program).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pipeline {
     /// Where rows come from; its columns are registers `0..n`.
@@ -19,32 +23,76 @@ pub struct Pipeline {
     pub sink: Sink,
 }
 
-/// What the rows of a source are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum SourceKind {
-    /// A table: it gives the same rows whenever it is read.
-    Table,
-    /// Record batches of another producer: they come once, and how many is known at their end. No
-    /// two sources of a program read the same.
-    Batches,
+/// Where the rows of a source come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Input {
+    /// A table, by its number among those that are handed over with the program. It gives the same
+    /// rows whenever it is read.
+    Table(usize),
+    /// Record batches of another producer, by their number among the tables. They come once, and
+    /// how many is known at their end. No two sources of a program read the same.
+    Batches(usize),
+    /// Rows of constants.
+    Values(Vec<Vec<Scalar>>),
+    /// The output of an earlier stage, while that stage runs. No two sources read the same.
+    Stage(usize),
+    /// The partitions of an earlier stage that ends in [`Sink::Partition`], each for itself: the
+    /// first step probes another such stage, and a row meets the rows of its own partition.
+    Partitions(usize),
 }
 
-/// The streamed rows: columns of one of the tables that the program is run over.
+impl Input {
+    /// The number of the table or batches, if the rows are handed over with the program.
+    pub fn table(&self) -> Option<usize> {
+        match self {
+            Self::Table(number) | Self::Batches(number) => Some(*number),
+            Self::Values(_) | Self::Stage(_) | Self::Partitions(_) => None,
+        }
+    }
+
+    /// The stage whose result is read.
+    pub fn stage(&self) -> Option<usize> {
+        match self {
+            Self::Stage(stage) | Self::Partitions(stage) => Some(*stage),
+            Self::Table(_) | Self::Batches(_) | Self::Values(_) => None,
+        }
+    }
+
+    /// Whether rows cannot be read a second time.
+    pub fn comes_once(&self) -> bool {
+        matches!(self, Self::Batches(_) | Self::Stage(_))
+    }
+}
+
+/// The streamed rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
-    /// What the table must be.
-    pub kind: SourceKind,
-    /// Which table: its position among those that are handed over with the program.
-    pub table_id: usize,
+    /// Where they come from.
+    pub input: Input,
     /// The table's name for EXPLAIN and errors.
     pub table: String,
     /// The columns that the pipeline reads, in register order.
     pub columns: Vec<Field>,
-    /// For each of them, its position in the table's schema.
+    /// For each of them, its position among the input's columns.
     pub ordinals: Vec<usize>,
 }
 
 impl Source {
+    /// All columns of what a stage puts out.
+    pub fn of_stage(input: Input, table: &str, columns: Vec<Field>) -> Self {
+        let ordinals = (0..columns.len()).collect();
+        Self { input, table: table.to_string(), columns, ordinals }
+    }
+
+    /// The registers of all columns, under their names.
+    pub fn all_columns(&self) -> Vec<NamedExpr> {
+        let column = |(index, field): (usize, &Field)| NamedExpr {
+            name: field.name.clone(),
+            expr: self.register(index),
+        };
+        self.columns.iter().enumerate().map(column).collect()
+    }
+
     /// The register of a column.
     ///
     /// # Panics
@@ -76,10 +124,17 @@ pub struct NamedExpr {
     pub expr: Expr,
 }
 
+impl NamedExpr {
+    /// The column that it makes.
+    pub fn field(&self) -> Field {
+        Field::new(&self.name, self.expr.data_type(), self.expr.nullable())
+    }
+}
+
 /// A lookup in a build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// Index into [`Program::builds`].
+    /// The stage that makes the build.
     pub build: usize,
     /// Keys of the streamed row, one per key of the build, of equal types.
     pub keys: Vec<Expr>,
@@ -90,11 +145,11 @@ pub struct Probe {
     /// Further condition on a matched pair. Its registers count the payload registers of this
     /// probe as already appended.
     pub residual: Option<Expr>,
-    /// Payload columns of the build that are appended, by their index in
-    /// [`BuildPlan::payload`].
+    /// Payload columns of the build that are appended, by their index in the payload of its
+    /// [`Sink::Build`].
     pub payload: Vec<usize>,
-    /// Whether it may be left out: what it drops is of no use to anybody, but changes no answer. Only a
-    /// semi probe can be.
+    /// Whether it may be left out: it only drops rows early that a later step drops anyway. Only a semi
+    /// probe can be optional.
     pub is_optional: bool,
 }
 
@@ -133,7 +188,7 @@ pub enum Sink {
         keys: Vec<NamedExpr>,
         /// Grouping sets (ROLLUP, CUBE, GROUPING SETS), each the positions of the keys that it
         /// groups by; other keys are NULL in its groups. After the keys comes a column then,
-        /// [`crate::grouping::GROUPING_SET`], the position of a group's set. None: all keys. A
+        /// [`GROUPING_SET`], the position of a group's set. None: all keys. A
         /// set without keys has no group for no rows.
         sets: Vec<Vec<usize>>,
         /// Aggregates.
@@ -157,11 +212,19 @@ pub enum Sink {
         /// At most this many rows, the first ones.
         limit: Option<u64>,
     },
-    /// Rows become a build that other pipelines probe.
+    /// Rows become a build that other stages probe.
     Build {
         /// Keys.
         keys: Vec<NamedExpr>,
         /// Payload columns.
+        payload: Vec<NamedExpr>,
+    },
+    /// Rows are divided by the hashes of their keys: rows of equal keys are in one partition, the same
+    /// one in every stage that divides by keys of these types.
+    Partition {
+        /// Keys.
+        keys: Vec<NamedExpr>,
+        /// Columns beside them.
         payload: Vec<NamedExpr>,
     },
 }
@@ -173,6 +236,33 @@ impl Sink {
         Self::Aggregate { keys, sets, calls, output }
     }
 
+    /// The columns of what comes of it; `None` for partial states, whose layout the processors
+    /// define.
+    pub fn output(&self) -> Option<Vec<Field>> {
+        match self {
+            Self::Aggregate { output: AggregateOutput::Partial, .. } => None,
+            Self::Aggregate { keys, sets, calls, .. } => {
+                let key = |key: &NamedExpr| {
+                    let nullable = key.expr.nullable() || !sets.is_empty();
+                    Field { nullable, ..key.field() }
+                };
+                let set = Field::new(GROUPING_SET, DataType::Int32, false);
+                let call = |call: &AggregateCall| {
+                    let nullable = call.function != AggregateFunction::Count;
+                    Field::new(&call.name, call.result.clone(), nullable)
+                };
+                let set = (!sets.is_empty()).then_some(set);
+                Some(keys.iter().map(key).chain(set).chain(calls.iter().map(call)).collect())
+            }
+            Self::Rows { columns, .. } | Self::Sorted { columns, .. } => {
+                Some(columns.iter().map(NamedExpr::field).collect())
+            }
+            Self::Build { keys, payload } | Self::Partition { keys, payload } => {
+                Some(keys.iter().chain(payload).map(NamedExpr::field).collect())
+            }
+        }
+    }
+
     /// Of rows no more than `rows` are wanted; groups and builds stay whole.
     pub fn set_limit(&mut self, rows: Option<u64>) {
         if let Self::Rows { limit, .. } | Self::Sorted { limit, .. } = self {
@@ -182,6 +272,24 @@ impl Sink {
 }
 
 impl Pipeline {
+    /// Its probes, in order.
+    pub fn probes(&self) -> impl Iterator<Item = &Probe> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Probe(probe) => Some(probe),
+            Step::Filter(_) | Step::Compute(_) => None,
+        })
+    }
+
+    /// Keys and payload of the build that it makes, or whose rows it divides.
+    pub fn build_columns(&self) -> Option<(&[NamedExpr], &[NamedExpr])> {
+        match &self.sink {
+            Sink::Build { keys, payload } | Sink::Partition { keys, payload } => {
+                Some((keys, payload))
+            }
+            Sink::Aggregate { .. } | Sink::Rows { .. } | Sink::Sorted { .. } => None,
+        }
+    }
+
     /// Every expression.
     pub(crate) fn exprs_mut(&mut self) -> Vec<&mut Expr> {
         let mut exprs: Vec<&mut Expr> = Vec::new();
@@ -203,84 +311,11 @@ impl Pipeline {
                 );
             }
             Sink::Rows { columns, .. } | Sink::Sorted { columns, .. } => named.extend(columns),
-            Sink::Build { keys, payload } => named.extend(keys.iter_mut().chain(payload)),
+            Sink::Build { keys, payload } | Sink::Partition { keys, payload } => {
+                named.extend(keys.iter_mut().chain(payload));
+            }
         }
         exprs.extend(named.into_iter().map(|named| &mut named.expr));
         exprs
-    }
-}
-
-/// A build: rows by key.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BuildPlan {
-    /// Name for EXPLAIN (the dimension's table name).
-    pub name: String,
-    /// Where its rows come from.
-    pub source: BuildSource,
-    /// Key columns.
-    pub keys: Vec<Field>,
-    /// Payload columns.
-    pub payload: Vec<Field>,
-}
-
-/// Where the rows of a build come from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum BuildSource {
-    /// A pipeline of its own with a [`Sink::Build`]; it may probe builds of a smaller index.
-    Pipeline(Box<Pipeline>),
-    /// Rows of a child plan, by its index; its columns are the keys, then the payload.
-    Child(usize),
-    /// Rows of constants: the keys, then the payload.
-    Values(Vec<Vec<Scalar>>),
-}
-
-/// The version of programs that this crate writes and reads: changed whenever the meaning of a
-/// serialised program changes.
-pub const PROGRAM_VERSION: u32 = 6;
-
-/// A pipeline and the builds that it probes, in an order in which they can be made. Together with
-/// its tables and the rows of its child plans it says everything that a processor has to know.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Program {
-    /// [`PROGRAM_VERSION`] of whoever made it.
-    pub version: u32,
-    /// What has to be known to run it: types of values that come with each run.
-    #[serde(default)]
-    pub parameters: Vec<Field>,
-    /// Builds; a build's pipeline probes only builds before it.
-    pub builds: Vec<BuildPlan>,
-    /// The streamed pipeline.
-    pub pipeline: Pipeline,
-}
-
-impl Program {
-    /// A program of the present version without parameters.
-    pub fn new(builds: Vec<BuildPlan>, pipeline: Pipeline) -> Self {
-        Self { version: PROGRAM_VERSION, parameters: Vec::new(), builds, pipeline }
-    }
-
-    /// Every source: those of builds that are pipelines, then the streamed one.
-    pub fn sources(&self) -> impl Iterator<Item = &Source> {
-        let streamed = std::iter::once(&self.pipeline.source);
-        self.builds.iter().filter_map(|b| Some(&b.pipeline()?.source)).chain(streamed)
-    }
-
-    /// The same, to be changed.
-    pub fn sources_mut(&mut self) -> impl Iterator<Item = &mut Source> {
-        let of_builds = self.builds.iter_mut().filter_map(|build| match &mut build.source {
-            BuildSource::Pipeline(pipeline) => Some(&mut pipeline.source),
-            BuildSource::Child(_) | BuildSource::Values(_) => None,
-        });
-        of_builds.chain(std::iter::once(&mut self.pipeline.source))
-    }
-}
-
-impl BuildPlan {
-    /// The pipeline that makes it, unless its rows come from a child plan.
-    pub fn pipeline(&self) -> Option<&Pipeline> {
-        match &self.source {
-            BuildSource::Pipeline(pipeline) => Some(pipeline),
-            BuildSource::Child(_) | BuildSource::Values(_) => None,
-        }
     }
 }

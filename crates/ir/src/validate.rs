@@ -3,10 +3,8 @@
 use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups};
 use crate::expr::{ArithmeticOp, Expr};
 use crate::order::OrderKey;
-use crate::pipeline::{
-    BuildPlan, BuildSource, PROGRAM_VERSION, Pipeline, Probe, ProbeKind, Program, Sink, Source,
-    SourceKind, Step,
-};
+use crate::pipeline::{Input, Pipeline, Probe, ProbeKind, Sink, Source, Step};
+use crate::program::{PROGRAM_VERSION, Program};
 use crate::scalar::Scalar;
 use crate::types::{DataType, Field};
 
@@ -27,55 +25,77 @@ pub(crate) fn fail<T>(place: &str, cause: impl Into<String>) -> Result<T> {
 }
 
 impl Program {
-    /// Checks version, registers, types, build order and payload indices of everything.
+    /// Checks version, registers, types, the order of the stages and payload indices of everything.
     pub fn validate(&self) -> Result<()> {
         if self.version != PROGRAM_VERSION {
             let cause = format!("version {}, this is {PROGRAM_VERSION}", self.version);
             return fail("program", cause);
         }
-        self.sources().try_for_each(check_source)?;
-        self.check_batches()?;
-        for (index, build) in self.builds.iter().enumerate() {
-            let place = format!("build {}", build.name);
-            if let BuildSource::Values(rows) = &build.source {
-                rows.iter().try_for_each(|row| check_values(build, row, &place))?;
-            }
-            if let BuildSource::Pipeline(pipeline) = &build.source {
-                pipeline.registers_checked(&self.builds[..index], &self.parameters, &place)?;
-                check_build_sink(build, pipeline, &place)?;
-            }
+        for (number, stage) in self.all().enumerate() {
+            let (before, place) = (&self.stages[..number], format!("stage {number}"));
+            check_source(&stage.source, before, &place)?;
+            stage.registers_checked(before, &self.parameters, &place)?;
+            self.check_readers(stage)?;
         }
-        self.pipeline.registers_checked(&self.builds, &self.parameters, "pipeline")?;
+        if self.answer.build_columns().is_some() {
+            return fail("the last stage", "it ends in a build or partitions");
+        }
         Ok(())
     }
 
-    /// Batches come once: only one source can have them.
-    fn check_batches(&self) -> Result<()> {
-        for source in self.sources().filter(|source| source.kind == SourceKind::Batches) {
-            let readers = self.sources().filter(|other| other.table_id == source.table_id).count();
-            if readers > 1 {
-                let cause = format!("{readers} sources would read batches that come once");
-                return fail(&source.table, cause);
-            }
+    /// Batches and the output of a stage come once: only one source can have them.
+    fn check_readers(&self, stage: &Pipeline) -> Result<()> {
+        let same = |input: &Input| match (input, &stage.source.input) {
+            // Rows that come once are no table beside.
+            (Input::Batches(read) | Input::Table(read), Input::Batches(other)) => read == other,
+            (read, other) => read == other && read.stage().is_some(),
+        };
+        let readers = self.sources().filter(|source| same(&source.input)).count();
+        if readers > 1 {
+            let cause = format!("{readers} sources would read batches that come once");
+            return fail(&stage.source.table, cause);
         }
         Ok(())
     }
 }
 
-fn check_source(source: &Source) -> Result<()> {
+fn check_source(source: &Source, before: &[Pipeline], place: &str) -> Result<()> {
     let (columns, ordinals) = (source.columns.len(), source.ordinals.len());
     if columns != ordinals {
         return fail(&source.table, format!("{columns} columns at {ordinals} positions"));
     }
+    if let Input::Values(rows) = &source.input {
+        rows.iter().try_for_each(|row| check_values(source, row, place))?;
+    }
+    let Some(read) = source.input.stage() else { return Ok(()) };
+    let Some(stage) = before.get(read) else {
+        return fail(place, format!("it reads stage {read} of {} before it", before.len()));
+    };
+    let is_divided = matches!(stage.sink, Sink::Partition { .. });
+    let are_partitions = matches!(source.input, Input::Partitions(_));
+    if matches!(stage.sink, Sink::Build { .. }) || is_divided != are_partitions {
+        return fail(place, format!("it cannot read what stage {read} ends in"));
+    }
+    let Some(output) = stage.sink.output() else {
+        return fail(place, format!("it reads partial states of stage {read}"));
+    };
+    for (field, &ordinal) in source.columns.iter().zip(&source.ordinals) {
+        let fits = output.get(ordinal).is_some_and(|column| {
+            column.data_type == field.data_type && (field.nullable || !column.nullable)
+        });
+        if !fits {
+            return fail(place, format!("{} is no column {ordinal} of stage {read}", field.name));
+        }
+    }
     Ok(())
 }
 
-fn check_values(build: &BuildPlan, row: &[Scalar], place: &str) -> Result<()> {
-    let fields = || build.keys.iter().chain(&build.payload);
-    if row.len() != fields().count() {
+fn check_values(source: &Source, row: &[Scalar], place: &str) -> Result<()> {
+    let in_order = source.ordinals.iter().copied().eq(0..row.len());
+    if row.len() != source.columns.len() || !in_order {
         return fail(place, "a row of constants of another number of columns");
     }
-    for (value, field) in row.iter().zip(fields()) {
+    for (value, field) in row.iter().zip(&source.columns) {
         let fits = value.data_type == field.data_type && value.is_of_its_type();
         if !fits || (value.is_null() && !field.nullable) {
             return fail(place, format!("{} cannot be {value}", field.name));
@@ -84,38 +104,25 @@ fn check_values(build: &BuildPlan, row: &[Scalar], place: &str) -> Result<()> {
     Ok(())
 }
 
-fn check_build_sink(build: &BuildPlan, pipeline: &Pipeline, place: &str) -> Result<()> {
-    let Sink::Build { keys, payload } = &pipeline.sink else {
-        return fail(place, "its pipeline does not end in a build sink");
-    };
-    let produced = keys.iter().chain(payload);
-    let declared = build.keys.iter().chain(&build.payload);
-    if keys.len() != build.keys.len() || payload.len() != build.payload.len() {
-        return fail(place, "declared columns differ in number from those its sink produces");
-    }
-    for (named, field) in produced.zip(declared) {
-        if named.expr.data_type() != field.data_type {
-            return fail(place, format!("column {} is not a {}", field.name, field.data_type));
-        }
-    }
-    Ok(())
-}
-
 impl Pipeline {
-    /// All registers after the last step, given the builds that may be probed. The pipeline
+    /// All registers after the last step, given the stages that may be probed. The pipeline
     /// reads no parameters.
-    pub fn registers(&self, builds: &[BuildPlan]) -> Result<Vec<Field>> {
-        self.registers_checked(builds, &[], "pipeline")
+    pub fn registers(&self, stages: &[Self]) -> Result<Vec<Field>> {
+        self.registers_checked(stages, &[], "pipeline")
     }
 
     fn registers_checked(
         &self,
-        builds: &[BuildPlan],
+        stages: &[Self],
         parameters: &[Field],
         place: &str,
     ) -> Result<Vec<Field>> {
         let mut scope = Scope { registers: self.source.columns.clone(), parameters, place };
-        for step in &self.steps {
+        let of_partitions = matches!(self.source.input, Input::Partitions(_));
+        if of_partitions && !matches!(self.steps.first(), Some(Step::Probe(_))) {
+            return fail(place, "it reads partitions and probes none first");
+        }
+        for (number, step) in self.steps.iter().enumerate() {
             match step {
                 Step::Filter(expr) => scope.check_bool(expr)?,
                 Step::Compute(named) => {
@@ -123,7 +130,10 @@ impl Pipeline {
                     let (data_type, nullable) = (named.expr.data_type(), named.expr.nullable());
                     scope.registers.push(Field::new(named.name.clone(), data_type, nullable));
                 }
-                Step::Probe(probe) => scope.check_probe(probe, builds)?,
+                Step::Probe(probe) => {
+                    let of_partition = of_partitions && number == 0;
+                    scope.check_probe(probe, stages, of_partition)?;
+                }
             }
         }
         scope.check_sink(&self.sink)?;
@@ -139,19 +149,30 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    fn check_probe(&mut self, probe: &Probe, builds: &[BuildPlan]) -> Result<()> {
-        let place = self.place;
-        let Some(build) = builds.get(probe.build) else {
-            return fail(place, format!("probe of build {} of {}", probe.build, builds.len()));
+    fn check_probe(
+        &mut self,
+        probe: &Probe,
+        stages: &[Pipeline],
+        of_partition: bool,
+    ) -> Result<()> {
+        let (place, number) = (self.place, probe.build);
+        let Some(build) = stages.get(number) else {
+            return fail(place, format!("probe of stage {number} of {} before it", stages.len()));
         };
-        if probe.keys.len() != build.keys.len() {
-            return fail(place, format!("probe of {} has another number of keys", build.name));
+        let name = &build.source.table;
+        let is_divided = matches!(build.sink, Sink::Partition { .. });
+        let (Some((keys, payload)), true) = (build.build_columns(), is_divided == of_partition)
+        else {
+            return fail(place, format!("probe of stage {number}, which makes no such build"));
+        };
+        if probe.keys.len() != keys.len() {
+            return fail(place, format!("probe of {name} has another number of keys"));
         }
-        for (key, field) in probe.keys.iter().zip(&build.keys) {
+        for (key, column) in probe.keys.iter().zip(keys) {
             self.check(key)?;
-            let (is, wanted) = (key.data_type(), &field.data_type);
-            if is != *wanted {
-                return fail(place, format!("key {key} is {is}, {} is {wanted}", field.name));
+            let (is, wanted) = (key.data_type(), column.expr.data_type());
+            if is != wanted {
+                return fail(place, format!("key {key} is {is}, {} is {wanted}", column.name));
             }
         }
         let is_semi = probe.kind == ProbeKind::Semi && probe.payload.is_empty();
@@ -160,10 +181,10 @@ impl Scope<'_> {
         }
         let outer = probe.kind == ProbeKind::Left;
         for &index in &probe.payload {
-            let Some(field) = build.payload.get(index) else {
-                return fail(place, format!("payload {index} of build {}", build.name));
+            let Some(column) = payload.get(index) else {
+                return fail(place, format!("payload {index} of build {name}"));
             };
-            let mut field = field.clone();
+            let mut field = column.field();
             field.nullable |= outer;
             self.registers.push(field);
         }
@@ -171,7 +192,7 @@ impl Scope<'_> {
             self.check_bool(residual)?;
         }
         if probe.kind == ProbeKind::Mark {
-            let name = format!("{}_mark", build.name);
+            let name = format!("{name}_mark");
             self.registers.push(Field::new(name, DataType::Bool, true));
         }
         Ok(())
@@ -217,7 +238,7 @@ impl Scope<'_> {
                 }
                 columns.iter().try_for_each(|c| self.check(&c.expr))
             }
-            Sink::Build { keys, payload } => {
+            Sink::Build { keys, payload } | Sink::Partition { keys, payload } => {
                 keys.iter().chain(payload).try_for_each(|c| self.check(&c.expr))
             }
         }
@@ -381,10 +402,9 @@ mod tests {
         };
         let build = Pipeline {
             source: Source {
-                kind: SourceKind::Table,
-                table_id: 1,
+                input: Input::Table(1),
                 table: "date".into(),
-                columns: vec![key.clone(), year.clone()],
+                columns: vec![key, year],
                 ordinals: vec![0, 4],
             },
             steps: vec![Step::Filter(filter)],
@@ -401,16 +421,10 @@ mod tests {
             on_overflow: OnOverflow::Error,
         };
         Program::new(
-            vec![BuildPlan {
-                name: "date".into(),
-                source: BuildSource::Pipeline(Box::new(build)),
-                keys: vec![key],
-                payload: vec![year],
-            }],
+            vec![build],
             Pipeline {
                 source: Source {
-                    kind: SourceKind::Table,
-                    table_id: 0,
+                    input: Input::Table(0),
                     table: "lineorder".into(),
                     columns: vec![Field::new("lo_orderdate", DataType::Int32, false)],
                     ordinals: vec![5],
@@ -457,14 +471,13 @@ mod tests {
         for (order, is_valid) in
             [(vec![key(0)], true), (vec![key(0), key(1)], false), (vec![], false)]
         {
-            program.pipeline.sink =
-                Sink::Sorted { columns: columns.clone(), order, limit: Some(3) };
+            program.answer.sink = Sink::Sorted { columns: columns.clone(), order, limit: Some(3) };
             let cause = program.validate().err().map(|error| error.cause);
             assert_eq!(cause.is_none(), is_valid);
             assert!(cause.is_none_or(|cause| cause.contains("an order by")));
         }
-        program.pipeline.sink = Sink::Sorted { columns, order: vec![key(0)], limit: Some(3) };
-        let line = Program::sink_line(&program.pipeline.sink);
+        program.answer.sink = Sink::Sorted { columns, order: vec![key(0)], limit: Some(3) };
+        let line = Program::sink_line(&program.answer.sink);
         assert_eq!(line, "rows day = r0 by day desc nulls last limit 3");
     }
 
@@ -476,7 +489,7 @@ mod tests {
             FirstGroups { by: columns.iter().map(key).collect(), groups: 3, with_ties: true }
         };
         for (columns, is_valid) in [(&[0][..], true), (&[0, 9], false), (&[], false)] {
-            let Sink::Aggregate { output, .. } = &mut program.pipeline.sink else {
+            let Sink::Aggregate { output, .. } = &mut program.answer.sink else {
                 panic!("no groups");
             };
             *output = AggregateOutput::First(by(columns));
@@ -495,16 +508,16 @@ mod tests {
     #[test]
     fn a_source_says_where_each_column_lies() {
         let mut program = program();
-        program.pipeline.source.ordinals.clear();
+        program.answer.source.ordinals.clear();
         assert!(program.validate().unwrap_err().cause.contains("positions"));
     }
 
     #[test]
     fn batches_that_come_once_have_one_reader() {
         let mut program = program();
-        program.pipeline.source.kind = SourceKind::Batches;
+        program.answer.source.input = Input::Batches(0);
         program.validate().unwrap();
-        program.pipeline.source.table_id = program.builds[0].pipeline().unwrap().source.table_id;
+        program.answer.source.input = Input::Batches(1);
         let error = program.validate().unwrap_err();
         assert!(error.cause.contains("2 sources would read"), "{error}");
     }
@@ -513,14 +526,14 @@ mod tests {
     fn a_star_join_is_valid_and_reads_like_sql() {
         let program = program();
         program.validate().unwrap();
-        let registers = program.pipeline.registers(&program.builds).unwrap();
+        let registers = program.answer.registers(&program.stages).unwrap();
         assert_eq!(registers[1].name, "d_year");
         assert_eq!(
-            program.step_line(&program.pipeline.steps[0]),
+            program.step_line(&program.answer.steps[0]),
             "probe date inner on r0 = d_datekey -> d_year"
         );
         assert_eq!(
-            Program::sink_line(&program.pipeline.sink),
+            Program::sink_line(&program.answer.sink),
             "aggregate sum(r0 * r0) by d_year = r1"
         );
     }
@@ -529,7 +542,7 @@ mod tests {
     fn a_register_that_does_not_exist_yet_is_refused() {
         let mut program = program();
         program
-            .pipeline
+            .answer
             .steps
             .insert(0, Step::Filter(Expr::IsNull(Box::new(reg(1, DataType::Int32)))));
         let error = program.validate().unwrap_err();
@@ -544,7 +557,7 @@ mod tests {
             left: Box::new(reg(0, DataType::Int32)),
             right: Box::new(Expr::Literal(Scalar::int(DataType::Int64, 1))),
         };
-        program.pipeline.steps.push(Step::Filter(mixed));
+        program.answer.steps.push(Step::Filter(mixed));
         assert!(program.validate().is_err());
     }
 
@@ -567,10 +580,10 @@ mod tests {
         ] {
             let mut program = program();
             let named = NamedExpr { name: "computed".into(), expr };
-            program.pipeline.steps.insert(0, Step::Compute(named));
+            program.answer.steps.insert(0, Step::Compute(named));
             // What comes after reads other registers now: only the call is looked at.
-            program.pipeline.steps.truncate(1);
-            program.pipeline.sink = Sink::aggregate(vec![], vec![]);
+            program.answer.steps.truncate(1);
+            program.answer.sink = Sink::aggregate(vec![], vec![]);
             let found = program.validate().err().map(|error| error.cause);
             assert_eq!(found.as_deref(), cause);
         }
@@ -587,7 +600,7 @@ mod tests {
             let mut program = program();
             let function = AggregateFunction::SquaredDeviations;
             let call = AggregateCall::new("s", function, Some(argument), result);
-            program.pipeline.sink = Sink::aggregate(vec![], vec![call]);
+            program.answer.sink = Sink::aggregate(vec![], vec![call]);
             let found = program.validate().err().map(|error| error.cause);
             assert_eq!(found.is_none(), cause.is_none());
             assert!(found.is_none_or(|found| found.ends_with(cause.unwrap())));
@@ -599,28 +612,28 @@ mod tests {
     #[test]
     fn grouping_sets_are_of_keys_and_constants_of_their_columns() {
         let mut program = program();
-        let Sink::Aggregate { sets, .. } = &mut program.pipeline.sink else { panic!() };
+        let Sink::Aggregate { sets, .. } = &mut program.answer.sink else { panic!() };
         *sets = vec![vec![0], vec![]];
         program.validate().unwrap();
         assert_eq!(
-            Program::sink_line(&program.pipeline.sink),
+            Program::sink_line(&program.answer.sink),
             "aggregate sum(r0 * r0) by d_year = r1 in (d_year), ()"
         );
         let plain = program.without_grouping_sets().unwrap().into_owned();
         plain.validate().unwrap();
         assert_eq!(
-            Program::sink_line(&plain.pipeline.sink),
+            Program::sink_line(&plain.answer.sink),
             "aggregate sum(r0 * r0) by d_year = CASE WHEN by d_year THEN r1 END, grouping_set"
         );
         for wrong in [vec![1], vec![0, 0]] {
             let mut program = program.clone();
-            let Sink::Aggregate { sets, .. } = &mut program.pipeline.sink else { panic!() };
+            let Sink::Aggregate { sets, .. } = &mut program.answer.sink else { panic!() };
             sets.push(wrong);
             assert!(program.validate().unwrap_err().cause.contains("grouping set"));
         }
         let values = |change: &dyn Fn(&mut Vec<Scalar>)| {
             let mut program = plain.clone();
-            let BuildSource::Values(rows) = &mut program.builds[1].source else { panic!() };
+            let Input::Values(rows) = &mut program.stages[1].source.input else { panic!() };
             change(&mut rows[1]);
             program.validate().unwrap_err().cause
         };
@@ -632,8 +645,7 @@ mod tests {
     #[test]
     fn a_build_cannot_probe_itself() {
         let mut program = program();
-        let BuildSource::Pipeline(pipeline) = &mut program.builds[0].source else { panic!() };
-        pipeline.steps.push(Step::Probe(Probe::semi(0, vec![reg(0, DataType::Int32)])));
+        program.stages[0].steps.push(Step::Probe(Probe::semi(0, vec![reg(0, DataType::Int32)])));
         assert!(program.validate().is_err());
     }
 

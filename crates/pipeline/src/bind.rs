@@ -210,15 +210,23 @@ impl Binder {
                 order: order.clone(),
                 limit: *limit,
             }),
+            // Whoever runs the stage divides the rows.
+            Sink::Partition { keys, payload } => {
+                let columns = keys.iter().chain(payload);
+                Ok(BoundSink::Rows { columns: self.outputs(columns)?, limit: None })
+            }
             Sink::Build { keys, payload } => {
                 Ok(BoundSink::Build { keys: self.outputs(keys)?, payload: self.outputs(payload)? })
             }
         }
     }
 
-    fn outputs(&self, columns: &[NamedExpr]) -> Result<Vec<(Field, BoundExpr)>, WhyNot> {
+    fn outputs<'e>(
+        &self,
+        columns: impl IntoIterator<Item = &'e NamedExpr>,
+    ) -> Result<Vec<(Field, BoundExpr)>, WhyNot> {
         columns
-            .iter()
+            .into_iter()
             .map(|named| {
                 let expr = self.expr(&named.expr)?;
                 // What a planner declared nullable stays so: it is its schema.

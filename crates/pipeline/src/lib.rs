@@ -41,6 +41,7 @@ pub mod partial;
 pub mod partition;
 pub mod segment;
 pub mod state;
+mod values;
 
 pub mod column;
 
@@ -52,3 +53,4 @@ pub use build::{BuildOptions, BuildTable};
 pub use column::{arrow_field, arrow_type};
 pub use error::{ExecError, WhyNot};
 pub use segment::{ColumnView, Dictionary, SegmentView, SourceColumn, SourceInfo};
+pub use values::values_batch;

@@ -93,8 +93,8 @@ unsafe fn show_time(es: *mut ExplainState, label: &CStr, milliseconds: f64) {
 
 /// What a program does with rows.
 pub unsafe fn steps(program: &Program, es: *mut ExplainState) {
-    let steps = program.pipeline.steps.iter().map(|step| program.step_line(step));
-    let lines: Vec<String> = steps.chain([Program::sink_line(&program.pipeline.sink)]).collect();
+    let steps = program.answer.steps.iter().map(|step| program.step_line(step));
+    let lines: Vec<String> = steps.chain([Program::sink_line(&program.answer.sink)]).collect();
     let texts: Vec<_> = lines.iter().map(|line| nodes::c_string(line)).collect();
     let list = nodes::list(texts.iter().map(|text| text.as_ptr().cast_mut()));
     match (*es).format == pg_sys::ExplainFormat::EXPLAIN_FORMAT_TEXT {
@@ -107,7 +107,7 @@ pub unsafe fn steps(program: &Program, es: *mut ExplainState) {
 /// The node's own lines.
 pub unsafe fn node(own: &Own, es: *mut ExplainState) {
     let program = &own.plan.program;
-    show(es, c"Streamed Table", &program.pipeline.source.table);
+    show(es, c"Streamed Table", &program.answer.source.table);
     if own.plan.parts.len() > 1 {
         show_number(es, c"Parts", None, own.plan.parts.len() as u64);
     }
@@ -147,7 +147,7 @@ pub unsafe fn files_read(files: u64, ruled_out: u64, es: *mut ExplainState) {
 }
 
 fn processor(ran: &Ran) -> String {
-    let processor = ran.report.as_ref().map_or("cpu", |report| report.processor.as_str());
+    let processor = ran.report.as_ref().map_or("cpu", |report| report.streamed.processor.as_str());
     match ran.served {
         Some(_) => format!("{processor} (service)"),
         None => processor.into(),
@@ -195,7 +195,8 @@ unsafe fn blocks(read: &Blocks, es: *mut ExplainState) {
 
 /// Direct blocks that nobody read: a GPU had kept their rows.
 unsafe fn kept(ran: &Ran, es: *mut ExplainState) {
-    let bytes = ran.report.as_ref().map_or(0, |report| report.race.bytes_by_path.resident_device);
+    let bytes =
+        ran.report.as_ref().map_or(0, |report| report.streamed.race.bytes_by_path.resident_device);
     if bytes > 0 {
         show_number(es, c"Of These In GPU Memory", None, bytes / u64::from(pg_sys::BLCKSZ));
     }
@@ -231,14 +232,14 @@ unsafe fn stages(race: &RaceReport, es: *mut ExplainState) {
 }
 
 unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut ExplainState) {
-    show_number(es, c"Rows In", None, report.rows_in);
-    let out = match program.pipeline.sink {
+    show_number(es, c"Rows In", None, report.streamed.rows_in);
+    let out = match program.answer.sink {
         Sink::Rows { .. } | Sink::Sorted { .. } => c"Rows Out",
         _ => c"Groups",
     };
-    show_number(es, out, None, report.rows_out);
-    if report.pruned_batches > 0 {
-        show_number(es, c"Record Batches Ruled Out", None, report.pruned_batches);
+    show_number(es, out, None, report.streamed.rows_out);
+    if report.streamed.pruned_batches > 0 {
+        show_number(es, c"Record Batches Ruled Out", None, report.streamed.pruned_batches);
     }
     let (bytes, label) = match &ran.read {
         Read::Blocks(blocks) => {
@@ -246,7 +247,7 @@ unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut Expla
             (read * u64::from(pg_sys::BLCKSZ), c"Heap Read")
         }
         Read::Files { .. } => {
-            let bytes = report.race.bytes_by_path.total();
+            let bytes = report.streamed.race.bytes_by_path.total();
             show_number(es, c"Bytes", None, bytes);
             (bytes, c"Read")
         }
@@ -254,21 +255,26 @@ unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut Expla
     for build in &report.builds {
         show(es, c"Build", build);
     }
-    threads(&report.race, es);
+    threads(&report.streamed.race, es);
     show_time(es, c"Builds", report.build_ms);
-    show_time(es, c"Bind", report.bind_ms);
-    show_time(es, c"Race", report.race.wall_ns as f64 / 1e6);
-    stages(&report.race, es);
-    show_time(es, c"Finish", report.finish_ms);
+    show_time(es, c"Bind", report.streamed.bind_ms);
+    show_time(es, c"Race", report.streamed.race.wall_ns as f64 / 1e6);
+    stages(&report.streamed.race, es);
+    show_time(es, c"Finish", report.streamed.finish_ms);
     show_time(es, c"Wall", ran.wall.as_secs_f64() * 1e3);
-    if (*es).timing && report.race.wall_ns > 0 {
-        let speed = bytes as f64 / report.race.wall_ns as f64;
+    if (*es).timing && report.streamed.race.wall_ns > 0 {
+        let speed = bytes as f64 / report.streamed.race.wall_ns as f64;
         show_float(es, label, c"GB/s", speed, 2);
-        if let Some(bottleneck) = report.race.bottleneck() {
+        if let Some(bottleneck) = report.streamed.race.bottleneck() {
             show(es, c"Bottleneck", &bottleneck.to_string());
         }
     }
     if (*es).verbose {
-        report.race.path_reasons.iter().for_each(|reason| show(es, c"Read Otherwise", reason));
+        report
+            .streamed
+            .race
+            .path_reasons
+            .iter()
+            .for_each(|reason| show(es, c"Read Otherwise", reason));
     }
 }

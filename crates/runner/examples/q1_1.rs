@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use headrace_flow::CancelToken;
 use headrace_format::arrow::ArrowTable;
 use headrace_ir::{
-    AggregateCall, AggregateFunction, ArithmeticOp, BuildPlan, BuildSource, CompareOp, DataType,
-    Expr, NamedExpr, Pipeline, Probe, Program, Scalar, Sink, Source, Step,
+    AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Expr, NamedExpr, Pipeline,
+    Probe, Program, Scalar, Sink, Source, Step,
 };
 use headrace_runner::{Request, Runner, RunnerOptions, Settings, StreamTable};
 
@@ -24,14 +24,11 @@ fn filter(source: &Source, column: usize, op: CompareOp, value: i128) -> Step {
 }
 
 /// Days of 1993, by their key.
-fn days(source: Source) -> BuildPlan {
+fn days(source: Source) -> Pipeline {
     let key = NamedExpr { name: "d_datekey".into(), expr: source.register(0) };
-    let keys = vec![source.columns[0].clone()];
     let steps = vec![filter(&source, 1, CompareOp::Eq, 1993)];
     let sink = Sink::Build { keys: vec![key], payload: vec![] };
-    let pipeline = Box::new(Pipeline { source, steps, sink });
-    let source = BuildSource::Pipeline(pipeline);
-    BuildPlan { name: "date".into(), source, keys, payload: vec![] }
+    Pipeline { source, steps, sink }
 }
 
 /// Revenue that discounts of 1 to 3 per cent on fewer than 25 pieces have cost on those days.
@@ -62,12 +59,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         program: &program,
         parameters: &[],
         tables: &[date, lines],
-        children: &[],
         settings: &Settings::default(),
         token: &CancelToken::new(),
     };
     let report = runner.run(&request, &emit)?;
     println!("{:?}", answer.lock().map_err(|_| "poisoned")?[0].column(0));
-    println!("{} rows on {}, {:.1} ms", report.rows_in, report.processor, report.wall_ms);
+    println!(
+        "{} rows on {}, {:.1} ms",
+        report.streamed.rows_in, report.streamed.processor, report.streamed.wall_ms
+    );
     Ok(())
 }

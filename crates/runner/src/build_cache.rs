@@ -1,7 +1,7 @@
 //! Builds that are kept for the next query.
 //!
-//! A build is known by the text of its pipeline (and of the builds that it probes) and the
-//! identities of its table's files: the same text over the same files is the same build.
+//! A build is known by the text of its stage, of the stages that it reads and probes, and by the
+//! identities of their tables' files: the same text over the same files is the same build.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use headrace_io::{
     FileIdentity, Kept, LastUsed, MemoryBudget, MemoryUse, OutOfBudget, Reclaim, Reservation,
 };
-use headrace_ir::{BuildPlan, Pipeline};
+use headrace_ir::Pipeline;
 use headrace_pipeline::BuildTable;
 use parking_lot::Mutex;
 
@@ -22,35 +22,32 @@ pub struct BuildKey {
     files: Vec<FileIdentity>,
     /// What the rows have besides.
     beyond_files: Option<String>,
-    probed: Vec<BuildKey>,
+    inputs: Vec<BuildKey>,
 }
 
 impl BuildKey {
-    /// The key of a build from a pipeline over a table, and from the builds that it probes; `None`
-    /// where nothing of the table may be kept.
+    /// The key of what a stage gives, from its text, its table if it reads one, and the keys of the
+    /// stages that it reads and probes; `None` where nothing of the table may be kept.
     pub fn of(
         pipeline: &Pipeline,
-        table: &StreamTable,
+        table: Option<&StreamTable>,
         nulls_equal: bool,
-        probed: Vec<BuildKey>,
+        inputs: Vec<Self>,
     ) -> Option<Self> {
-        if !table.source().policy().keeps() {
+        let source = table.map(StreamTable::source);
+        if source.is_some_and(|source| !source.policy().keeps()) {
             return None;
         }
-        let files = 0..table.source().file_count();
+        let files = source
+            .into_iter()
+            .flat_map(|source| (0..source.file_count()).map(|file| source.file_identity(file)));
         Some(Self {
             // Debug text says everything, the columns' places in the table included.
             text: format!("{nulls_equal} {pipeline:?}"),
-            files: files.map(|file| table.source().file_identity(file)).collect(),
-            beyond_files: table.source().beyond_files(),
-            probed,
+            files: files.collect(),
+            beyond_files: source.and_then(|source| source.beyond_files()),
+            inputs,
         })
-    }
-
-    /// The key of a build of constants.
-    pub fn of_values(plan: &BuildPlan, nulls_equal: bool) -> Self {
-        let text = format!("{nulls_equal} {plan:?}");
-        Self { text, files: Vec::new(), beyond_files: None, probed: Vec::new() }
     }
 }
 

@@ -1,343 +1,265 @@
-//! The builds of a program: those that earlier runs made, and the others, several at a time.
+//! What stages keep: builds of earlier runs, and builds and partitions that are made, several at a time.
 
 use std::borrow::Cow;
-use std::ops::Range;
-use std::sync::Arc;
+use std::time::Instant;
 
 use arrow_array::RecordBatch;
-use headrace_io::Kept;
-use headrace_ir::{BuildPlan, BuildSource, Pipeline, Probe, Sink, SourceKind, Step};
-use headrace_pipeline::build::{BuildIndex, BuildOptions, Chains, Heads};
+use headrace_ir::{Field, Input, NamedExpr, Pipeline, Probe, Sink, Step};
+use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError};
-use headrace_spill::Part;
 
 use crate::build_cache::{BuildKey, HeldBuild};
 use crate::cpu;
 use crate::error::{ErrorClass, RunError};
-use crate::parts::{Gathered, file_bytes};
-use crate::run::Run;
+use crate::graph::{Graph, Made, StageResult};
+use crate::parts::Gathered;
+use crate::report::StageReport;
+use crate::run::{Run, Streamed, ms_since, on_cpu};
 use crate::task::Task;
 
 /// Of an operator's memory, rows that become a build may take this part: the build is made beside
 /// them.
 const HELD_SHARE: u64 = 8;
 
-/// A build of a run.
-pub struct Built {
-    /// Its rows.
-    pub slot: Slot,
-    /// Name.
-    name: String,
-    /// Whether an earlier run made it.
-    pub cached: bool,
-    /// Bytes read to make it.
-    pub bytes: u64,
-    /// Holds its memory.
-    held: Option<Arc<Kept<HeldBuild>>>,
-}
-
-/// The rows of a build.
-#[derive(Clone)]
-pub enum Slot {
-    /// In memory, by key.
-    Made(Arc<BuildTable>),
-    /// In temporary files, divided by key.
-    Divided(Arc<Vec<Part>>),
-    /// Nowhere: memory does not hold it, and nobody needs it.
-    LeftOut,
-}
-
-impl Built {
-    fn made(held: Arc<Kept<HeldBuild>>, cached: bool, bytes: u64) -> Self {
-        let (slot, name) = (Slot::Made(Arc::clone(&held.table)), held.table.name.clone());
-        Self { slot, name, cached, bytes, held: Some(held) }
-    }
-
-    fn divided(parts: Vec<Part>, name: &str, bytes: u64) -> Self {
-        let slot = Slot::Divided(Arc::new(parts));
-        Self { slot, name: name.to_string(), cached: false, bytes, held: None }
-    }
-
-    fn left_out(name: &str) -> Self {
-        let (slot, name) = (Slot::LeftOut, name.to_string());
-        Self { slot, name, cached: false, bytes: 0, held: None }
-    }
-
-    /// In words: its rows, how keys are found, its size.
-    pub fn describe(&self) -> String {
-        let table = match &self.slot {
-            Slot::Made(table) => table,
-            Slot::LeftOut => return format!("{}: more than memory holds, left out", self.name),
-            Slot::Divided(parts) => {
-                let rows: u64 = parts.iter().map(|part| part.blocks().rows()).sum();
-                let bytes = file_bytes(parts);
-                let bytes = headrace_io::decimal_bytes(bytes);
-                return format!(
-                    "{}: {rows} rows, more than memory holds, divided: {bytes}",
-                    self.name
-                );
-            }
-        };
-        let index = match &table.index {
-            BuildIndex::Direct(present) => format!("direct over {} keys", present.domain),
-            BuildIndex::Chains(Chains { heads: Heads::Direct { heads, .. }, .. }) => {
-                format!("direct over {} keys", heads.len())
-            }
-            BuildIndex::Chains(_) => "hashed".to_string(),
-        };
-        let duplicates = if table.unique { "" } else { " with duplicates" };
-        let cached = if self.cached { ", cached" } else { "" };
-        format!(
-            "{}: {} rows{duplicates}, {index}, {}{cached}",
-            self.name,
-            table.rows,
-            headrace_io::decimal_bytes(table.bytes)
-        )
-    }
-}
-
-/// The builds as pipelines take them. Those that are not made no pipeline probes that takes these:
-/// something empty stands in their place.
-pub fn slot_tables(slots: &[Slot]) -> Result<Vec<Arc<BuildTable>>, ExecError> {
-    let table = |slot: &Slot| match slot {
-        Slot::Made(table) => Ok(Arc::clone(table)),
-        Slot::Divided(_) | Slot::LeftOut => {
-            let empty = BuildTable::from_batches("", &[], &[], &[], BuildOptions::default());
-            Ok(Arc::new(empty?))
-        }
-    };
-    slots.iter().map(table).collect()
+/// How long making took.
+#[derive(Default)]
+pub struct Making {
+    /// Builds.
+    pub builds_ms: f64,
+    /// Everything.
+    pub all_ms: f64,
 }
 
 impl Run<'_> {
-    /// All builds: those of earlier runs first, the others in groups that are made at the same
-    /// time. A group ends where a build probes one of its members.
-    pub fn builds(&self) -> Result<Vec<Built>, RunError> {
-        let keys = self.keys();
-        let plans = &self.program.builds;
-        let mut built: Vec<Built> = Vec::with_capacity(plans.len());
-        while built.len() < plans.len() {
-            let first = built.len();
-            let same_group = |i: &usize| probed(&plans[*i]).all(|probed| probed < first);
-            let end = (first..plans.len()).take_while(same_group).last().map_or(first, |i| i + 1);
-            let group = self.build_group(first..end, &built, &keys)?;
-            built.extend(group);
+    /// Makes all that stages keep: those that are ready at the same time, until none is left.
+    pub fn make_all(&self, graph: &mut Graph<'_>) -> Result<Making, RunError> {
+        let mut making = Making::default();
+        loop {
+            let group = graph.next_group();
+            if group.is_empty() {
+                return Ok(making);
+            }
+            let started = Instant::now();
+            let made = self.make_group(graph, &group)?;
+            let is_build = graph.program().probed();
+            making.all_ms += ms_since(started);
+            if group.iter().any(|&stage| is_build[stage]) {
+                making.builds_ms += ms_since(started);
+            }
+            graph.keep(&group, made)?;
         }
-        Ok(built)
     }
 
-    fn build_group(
-        &self,
-        group: Range<usize>,
-        before: &[Built],
-        keys: &[Option<BuildKey>],
-    ) -> Result<Vec<Built>, RunError> {
-        let before: Vec<_> = before.iter().map(|built| built.slot.clone()).collect();
+    fn make_group(&self, graph: &Graph<'_>, group: &[usize]) -> Result<Vec<Made>, RunError> {
+        let keys: Vec<_> = group.iter().map(|&stage| self.key(graph, stage)).collect();
         let mut found = Vec::with_capacity(group.len());
-        for index in group.clone() {
-            found.push(self.kept_build(index, keys[index].as_ref())?);
+        for (&stage, key) in group.iter().zip(&keys) {
+            found.push(self.kept_build(graph, stage, key.as_ref())?);
         }
-        let missing: Vec<_> = group.clone().filter(|i| found[i - group.start].is_none()).collect();
+        let missing: Vec<_> = (0..group.len()).filter(|&at| found[at].is_none()).collect();
         // Builds are of very different sizes: each may use all threads, so that the last one has them.
         let threads = self.request.settings.threads.max(1);
         for some in missing.chunks(threads) {
-            for (&index, made) in some.iter().zip(self.make_builds(some, &before, threads)?) {
-                if let (Some(key), Some(held)) = (&keys[index], &made.held) {
+            let stages: Vec<_> = some.iter().map(|&at| group[at]).collect();
+            for (&at, made) in some.iter().zip(self.make_together(graph, &stages, threads)?) {
+                if let (Some(key), Some(held)) = (&keys[at], &made.held) {
                     self.runner.build_cache().put(key.clone(), held);
                 }
-                found[index - group.start] = Some(made);
+                found[at] = Some(made);
             }
         }
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// A build of an earlier run. Its table is not read again, but a file that is not what it
+    /// A build of an earlier run. Its tables are not read again, but a file that is not what it
     /// was is the same error as if it were.
-    fn kept_build(&self, build: usize, key: Option<&BuildKey>) -> Result<Option<Built>, RunError> {
+    fn kept_build(
+        &self,
+        graph: &Graph<'_>,
+        stage: usize,
+        key: Option<&BuildKey>,
+    ) -> Result<Option<Made>, RunError> {
         let Some(held) = key.and_then(|key| self.runner.build_cache().get(key)) else {
             return Ok(None);
         };
-        if let Some(pipeline) = self.program.builds[build].pipeline() {
-            self.table(pipeline).source().check_unchanged()?;
+        for stage in graph.program().chain(stage) {
+            if let Input::Table(table) = graph.stage(stage)?.source.input {
+                self.request.tables[table].source().check_unchanged()?;
+            }
         }
-        Ok(Some(Built::made(held, true, 0)))
+        let table = graph.stage(stage)?.source.table.clone();
+        let processor = "cpu".to_string();
+        let report = StageReport { table, processor, is_cached: true, ..StageReport::default() };
+        Ok(Some(Made::build(held, report)))
     }
 
-    fn make_builds(
+    fn make_together(
         &self,
-        wanted: &[usize],
-        before: &[Slot],
+        graph: &Graph<'_>,
+        stages: &[usize],
         threads: usize,
-    ) -> Result<Vec<Built>, RunError> {
-        if let [index] = wanted {
-            return Ok(vec![self.build(*index, before, threads)?]);
+    ) -> Result<Vec<Made>, RunError> {
+        if let [stage] = stages {
+            return Ok(vec![self.make(graph, *stage, threads)?]);
         }
         std::thread::scope(|scope| {
-            let handles: Vec<_> = wanted
-                .iter()
-                .map(|&index| scope.spawn(move || self.build(index, before, threads)))
-                .collect();
-            let joined = handles.into_iter().zip(wanted).map(|(handle, &index)| {
-                let name = &self.program.builds[index].name;
-                let panicked = |_| Err(RunError::Thread(format!("making build {name} panicked")));
+            let make = |stage| {
+                headrace_io::block_signals();
+                self.make(graph, stage, threads)
+            };
+            let handles: Vec<_> =
+                stages.iter().map(|&stage| (stage, scope.spawn(move || make(stage)))).collect();
+            let joined = handles.into_iter().map(|(stage, handle)| {
+                let panicked = |_| Err(RunError::Thread(format!("making stage {stage} panicked")));
                 handle.join().unwrap_or_else(panicked)
             });
             joined.collect()
         })
     }
 
-    /// What makes each build the same as one of an earlier run; `None` for those from child plans, or
-    /// from inputs of which nothing is kept, and those that probe such.
-    fn keys(&self) -> Vec<Option<BuildKey>> {
-        let mut keys: Vec<Option<BuildKey>> = Vec::with_capacity(self.program.builds.len());
-        for (index, plan) in self.program.builds.iter().enumerate() {
-            let key = match &plan.source {
-                BuildSource::Child(_) => None,
-                BuildSource::Values(_) => Some(BuildKey::of_values(plan, self.nulls_equal(index))),
-                BuildSource::Pipeline(pipeline) => {
-                    let probed: Option<Vec<_>> = probed(plan).map(|i| keys[i].clone()).collect();
-                    let table = self.table(pipeline);
-                    probed.and_then(|p| BuildKey::of(pipeline, table, self.nulls_equal(index), p))
+    /// What makes a stage's output the same as that of an earlier run; `None` for what comes from inputs
+    /// of which nothing is kept.
+    fn key(&self, graph: &Graph<'_>, number: usize) -> Option<BuildKey> {
+        let stage = graph.program().stage(number)?;
+        let table = match stage.source.input {
+            Input::Table(table) | Input::Batches(table) => Some(&*self.request.tables[table]),
+            Input::Values(_) | Input::Stage(_) => None,
+            // Temporary files are one run's.
+            Input::Partitions(_) => return None,
+        };
+        let inputs = graph.program().inputs(number).map(|input| self.key(graph, input));
+        BuildKey::of(stage, table, nulls_equal(graph, number), inputs.collect::<Option<_>>()?)
+    }
+
+    fn make(&self, graph: &Graph<'_>, number: usize, threads: usize) -> Result<Made, RunError> {
+        let stage = &*without_unmade(graph.stage(number)?, graph);
+        let (settings, started) = (self.request.settings, Instant::now());
+        if matches!(stage.sink, Sink::Partition { .. }) {
+            let (streamed, gathered) = self.divided(graph, stage, settings, 0)?;
+            let report = streamed.report(&stage.source, started);
+            return match gathered {
+                Gathered::Divided(parts) => Ok(Made::partitions(parts, report)),
+                Gathered::Held(..) => {
+                    Err(ExecError::Internal("rows that are not divided".into()).into())
                 }
             };
-            keys.push(key);
         }
-        keys
-    }
-
-    /// Whether a build is probed where NULL equals NULL.
-    fn nulls_equal(&self, build: usize) -> bool {
-        self.probes_of(build).any(|probe| probe.null_equal)
-    }
-
-    /// The probes that ask a build, of all pipelines.
-    fn probes_of(&self, build: usize) -> impl Iterator<Item = &Probe> {
-        let of_builds = self.program.builds.iter().filter_map(BuildPlan::pipeline);
-        let all = of_builds.chain([&self.program.pipeline]).flat_map(probes);
-        all.filter(move |probe| probe.build == build)
-    }
-
-    fn build(&self, index: usize, before: &[Slot], threads: usize) -> Result<Built, RunError> {
-        let plan = &*without_unmade(&self.program.builds[index], before);
-        let options =
-            BuildOptions { nulls_equal: self.nulls_equal(index), threads, ..Default::default() };
-        let of_batches = |batches: &[RecordBatch]| {
-            BuildTable::from_batches(&plan.name, &plan.keys, &plan.payload, batches, options)
-        };
-        let (table, bytes) = match &plan.source {
-            BuildSource::Pipeline(pipeline) if self.may_divide(index) => {
-                // Batches come once: they cannot be read again where the build does not fit.
-                let comes_once = pipeline.source.kind == SourceKind::Batches;
-                let made = (!comes_once)
-                    .then(|| self.build_from_table(plan, pipeline, before, options, threads));
-                let held_bytes_max = match made {
-                    Some(Err(error)) if error.class() == ErrorClass::OutOfMemory => 0,
-                    Some(made) => return self.keep(made?),
-                    None => self.runner.memory().operator_bytes / HELD_SHARE,
-                };
-                match self.gather(plan, before, held_bytes_max)? {
-                    (Gathered::Held(batches, _memory), bytes) => (of_batches(&batches)?, bytes),
-                    (Gathered::Divided(parts), bytes) => {
-                        return Ok(Built::divided(parts, &plan.name, bytes));
-                    }
-                }
-            }
-            BuildSource::Pipeline(pipeline) => {
-                let made = self.build_from_table(plan, pipeline, before, options, threads);
-                return match made.and_then(|made| self.keep(made)) {
-                    Err(error) if self.may_leave_out(index, &error) => {
-                        Ok(Built::left_out(&plan.name))
-                    }
-                    made => made,
-                };
-            }
-            BuildSource::Child(child) => {
-                let children = self.request.children;
-                (of_batches(children.get(*child).map(Vec::as_slice).unwrap_or_default())?, 0)
-            }
-            BuildSource::Values(rows) => {
-                let table =
-                    BuildTable::from_values(&plan.name, &plan.keys, &plan.payload, rows, options)?;
-                (table, 0)
-            }
-        };
-        self.keep((table, bytes))
-    }
-
-    /// Whether a build failed for want of memory, and whoever asks it can do without.
-    fn may_leave_out(&self, build: usize, error: &RunError) -> bool {
-        error.class() == ErrorClass::OutOfMemory
-            && self.probes_of(build).all(|probe| probe.is_optional)
-    }
-
-    /// Reserves the memory of a build that was just made of so many bytes.
-    fn keep(&self, (table, bytes): (BuildTable, u64)) -> Result<Built, RunError> {
-        let held = HeldBuild::new(table, self.runner.budget())?;
-        Ok(Built::made(held, false, bytes))
-    }
-
-    /// Builds are made on the CPU whatever runs the streamed pipeline.
-    fn build_from_table(
-        &self,
-        plan: &BuildPlan,
-        pipeline: &Pipeline,
-        before: &[Slot],
-        options: BuildOptions,
-        threads: usize,
-    ) -> Result<(BuildTable, u64), RunError> {
-        assert!(matches!(pipeline.sink, Sink::Build { .. }), "validated programs end so");
-        let before = slot_tables(before)?;
-        let table = self.table(pipeline);
-        let done = cpu::run(&Task {
-            pipeline,
-            table,
-            builds: &before,
-            build_options: BuildOptions { source_rows: table.source().rows(), ..options },
-            settings: self.request.settings,
-            runner: self.runner,
-            groups: self.groups,
+        let options = BuildOptions {
+            nulls_equal: nulls_equal(graph, number),
             threads,
-            limit: self.limit.as_ref(),
-            token: self.request.token,
-            emit: &|_| true,
-        })?;
-        match done.output {
+            ..BuildOptions::default()
+        };
+        let may_divide = graph.program().divides_for(number).is_some();
+        // What comes once cannot be read again where the build does not fit.
+        let comes_once = stage.source.input.comes_once();
+        let held_bytes_max = match may_divide && comes_once {
+            true => self.runner.memory().operator_bytes / HELD_SHARE,
+            false => match self.build(graph, stage, options) {
+                Err(error) if error.class() != ErrorClass::OutOfMemory => return Err(error),
+                Err(_) if may_divide => 0,
+                Err(_) if may_leave_out(graph, number) => {
+                    let table = stage.source.table.clone();
+                    return Ok(Made::left_out(StageReport { table, ..StageReport::default() }));
+                }
+                made => return made,
+            },
+        };
+        let (streamed, gathered) = self.divided(graph, stage, &on_cpu(settings), held_bytes_max)?;
+        let report = streamed.report(&stage.source, started);
+        match gathered {
+            Gathered::Held(batches, _memory) => {
+                self.keep(build_of(stage, &batches, options)?, report)
+            }
+            Gathered::Divided(parts) => Ok(Made::partitions(parts, report)),
+        }
+    }
+
+    /// Reserves the memory of a build that was just made.
+    fn keep(&self, table: BuildTable, report: StageReport) -> Result<Made, RunError> {
+        let held = HeldBuild::new(table, self.runner.budget())?;
+        Ok(Made::build(held, report))
+    }
+
+    /// Makes a build on the CPU, whatever runs the streamed pipeline.
+    fn build(
+        &self,
+        graph: &Graph<'_>,
+        stage: &Pipeline,
+        options: BuildOptions,
+    ) -> Result<Made, RunError> {
+        let (settings, started) = (self.request.settings, Instant::now());
+        let builds = graph.builds()?;
+        let done =
+            self.over_source(graph, &stage.source, settings, |table, settings, groups| {
+                cpu::run(&Task {
+                    pipeline: stage,
+                    table,
+                    builds: &builds,
+                    build_options: BuildOptions { source_rows: table.source().rows(), ..options },
+                    settings,
+                    runner: self.runner,
+                    groups,
+                    threads: options.threads,
+                    limit: self.limit.as_ref(),
+                    token: self.request.token,
+                    emit: &|_| true,
+                })
+            })?;
+        let streamed = Streamed { done, processor: "cpu", why_not: None };
+        let report = streamed.report(&stage.source, started);
+        match streamed.done.output {
             Output::Build(mut build) => {
-                build.name.clone_from(&plan.name);
-                Ok((build, done.race.bytes_by_path.total()))
+                build.name.clone_from(&stage.source.table);
+                self.keep(build, report)
             }
             Output::Batches(_) => {
-                Err(ExecError::Internal(format!("build {} yielded rows", plan.name)).into())
+                let name = &stage.source.table;
+                Err(ExecError::Internal(format!("build {name} yielded rows")).into())
             }
         }
     }
 }
 
-/// A build without those of its probes that need not be and whose build is not in memory.
-fn without_unmade<'p>(plan: &'p BuildPlan, before: &[Slot]) -> Cow<'p, BuildPlan> {
+/// A build of batches whose columns are the keys and the payload of a stage.
+pub fn build_of(
+    stage: &Pipeline,
+    batches: &[RecordBatch],
+    options: BuildOptions,
+) -> Result<BuildTable, ExecError> {
+    let (keys, payload) = stage.build_columns().unwrap_or_default();
+    let fields = |columns: &[NamedExpr]| columns.iter().map(NamedExpr::field).collect::<Vec<_>>();
+    let (keys, payload): (Vec<Field>, Vec<Field>) = (fields(keys), fields(payload));
+    BuildTable::from_batches(&stage.source.table, &keys, &payload, batches, options)
+}
+
+/// Whether a build is probed where NULL equals NULL.
+fn nulls_equal(graph: &Graph<'_>, build: usize) -> bool {
+    probes_of(graph, build).any(|probe| probe.null_equal)
+}
+
+/// Whether all that probe a build can do without.
+fn may_leave_out(graph: &Graph<'_>, build: usize) -> bool {
+    probes_of(graph, build).all(|probe| probe.is_optional)
+}
+
+/// The probes that ask a build, of all stages.
+fn probes_of<'g>(graph: &'g Graph<'_>, build: usize) -> impl Iterator<Item = &'g Probe> {
+    graph.program().all().flat_map(Pipeline::probes).filter(move |probe| probe.build == build)
+}
+
+/// A stage without its optional probes whose build is not in memory.
+fn without_unmade<'g>(stage: &'g Pipeline, graph: &Graph<'_>) -> Cow<'g, Pipeline> {
     let is_left_out = |step: &Step| match step {
-        Step::Probe(probe) => probe.is_optional && !matches!(before[probe.build], Slot::Made(_)),
+        Step::Probe(probe) => {
+            let is_made = matches!(graph.result(probe.build), Some(StageResult::Build(_)));
+            probe.is_optional && !is_made
+        }
         _ => false,
     };
-    let mut plan = Cow::Borrowed(plan);
-    if plan.pipeline().is_some_and(|pipeline| pipeline.steps.iter().any(is_left_out))
-        && let BuildSource::Pipeline(pipeline) = &mut plan.to_mut().source
-    {
-        pipeline.steps.retain(|step| !is_left_out(step));
+    let mut stage = Cow::Borrowed(stage);
+    if stage.steps.iter().any(is_left_out) {
+        stage.to_mut().steps.retain(|step| !is_left_out(step));
     }
-    plan
-}
-
-/// The builds that a build's own pipeline probes.
-fn probed(plan: &BuildPlan) -> impl Iterator<Item = usize> + '_ {
-    plan.pipeline().into_iter().flat_map(probes).map(|probe| probe.build)
-}
-
-/// The probes of a pipeline.
-pub(crate) fn probes(pipeline: &Pipeline) -> impl Iterator<Item = &Probe> {
-    pipeline.steps.iter().filter_map(|step| match step {
-        Step::Probe(probe) => Some(probe),
-        _ => None,
-    })
+    stage
 }

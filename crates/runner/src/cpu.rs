@@ -8,7 +8,7 @@ use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
 use headrace_format::arrow::ChunkOptions;
 use headrace_format::batches::BatchSegment;
 use headrace_format::{PageDecoder, Pages};
-use headrace_ir::{Segment, Sink, SourceKind};
+use headrace_ir::{Segment, Sink};
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, CpuWorker};
 
@@ -75,8 +75,8 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
     const UNKNOWN_CHUNK_BYTES_MAX: u64 = 4 << 20;
     let (source, chunk_bytes_max) = (task.table.source(), task.settings.chunk_bytes);
     let shares = CHUNKS_A_THREAD * task.threads.max(1) as u64;
-    let (part_rows_max, chunk_bytes) = match (source.rows(), source.kind()) {
-        (Some(rows), SourceKind::Table) => {
+    let (part_rows_max, chunk_bytes) = match (source.rows(), source.comes_once()) {
+        (Some(rows), false) => {
             let rows = rows / (shares * PARTS_A_CHUNK);
             let ordinals = &task.pipeline.source.ordinals;
             let bytes: u64 = ordinals.iter().map(|&c| task.table.column_bytes(c)).sum();

@@ -3,26 +3,27 @@
 //! # The data that flows through
 //!
 //! ```text
-//! Program + tables + rows of child plans + settings
-//!      │
+//! Program + tables and batches + settings
+//!      │ lowered: parameters, distinct calls, grouping sets
 //!      ▼
-//! builds (cached, or made by pipelines of their own, several at a time)
-//!      │
-//!      ▼
-//! a feed of the streamed table ─► bind ─► race on cpu or cuda ─► merge ─► batches to `emit`
+//! a graph of stages ─► those that are ready, several at a time ─► results: builds, partitions
+//!      │                                                             │
+//!      ▼                                                             ▼
+//! the last stage: a feed of its input ─► bind ─► race on cpu or cuda ─► merge ─► batches to `emit`
 //!                                                                   └───► RunReport
 //! ```
+//!
+//! - A stage that ends in a build or in partitions is made, and its result is kept for the run
+//!   ([`graph`]); builds are kept for later runs, too ([`build_cache`]).
+//! - A stage that ends in rows or groups runs while the stage that reads it does, on threads of its own,
+//!   with a bounded queue between them ([`run`]).
+//! - A build that does not fit memory changes the graph: the build and the rows that probe it become
+//!   partitions, joined pair by pair ([`partitioned`], [`parts`]).
 //!
 //! A door (a SQL planner, another database's executor, a service) makes the program and hands it
 //! to [`Runner::run`] on a plain thread of its own; the call returns when the last row was emitted,
 //! or with a [`RunError`] whose [`ErrorClass`] tells what kind of failure it was. A
 //! [`CancelToken`](headrace_flow::CancelToken) ends it early.
-//!
-//! A program with distinct calls is two runs at once: the groups of the first are batches of the second
-//! (`distinct`).
-//!
-//! A build that does not fit memory is divided by its keys into temporary files, the rows that probe it
-//! with it, and the join is one of pairs of partitions (`partitioned`, `parts`).
 //!
 //! A program whose sink has partial output may run over parts of a table, on any machine; what the
 //! runs emit is merged by [`Runner::merge`].
@@ -45,9 +46,9 @@ mod builds;
 mod chunks;
 mod cpu;
 mod cuda;
-mod distinct;
 mod error;
 mod gpus;
+mod graph;
 mod memory;
 mod merge;
 mod pages;
@@ -71,7 +72,7 @@ pub use bounds::{Interval, bounds};
 pub use error::{ErrorClass, RunError};
 pub use memory::MemorySplit;
 pub use progress::{Given, Progress};
-pub use report::RunReport;
+pub use report::{Place, RunReport, StageReport};
 pub use run::Request;
 pub use runner::{Runner, RunnerOptions};
 pub use settings::{Devices, Fallback, Processor, SettingError, Settings, parse_access};

@@ -25,8 +25,8 @@ impl Runner {
     ) -> Result<PartialMerge, RunError> {
         program.validate()?;
         let program = lowered(program, parameters)?;
-        let registers = program.pipeline.registers(&program.builds)?;
-        let bound = bind_merge(&program.pipeline, &registers)?;
+        let registers = program.answer.registers(&program.stages)?;
+        let bound = bind_merge(&program.answer, &registers)?;
         Ok(PartialMerge::new(&bound, &self.group_options(self.groups(), 1, token))?)
     }
 }

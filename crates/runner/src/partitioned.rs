@@ -1,4 +1,4 @@
-//! Joins with a build that does not fit memory.
+//! Joins by partitions, where a build does not fit memory.
 //!
 //! ```text
 //! rows of the build ──────────────► partitions ─┐
@@ -6,42 +6,40 @@
 //! source ─► steps before the probe ► partitions ─┘
 //! ```
 //!
-//! Both sides are divided by the join's keys into temporary files; a row meets the rows of its own
-//! partition alone, so each pair is a program like any other, with a build that fits. Several pairs
+//! Which stages these are says [`headrace_ir::divide`]. A row meets the rows of its own partition alone, so
+//! each pair is a pipeline like any other, with a build that fits. Several pairs
 //! are joined at a time, each by one thread. A partition that is too large still is divided again; one
 //! key whose rows are too large alone is joined piece by piece where that means the same. Partial
 //! states of groups, and first rows of an order, are put together at the end.
-//!
-//! Of several such builds the one that is probed last is divided last: what comes before it is a
-//! pipeline that ends in rows, with a build to be divided of its own.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
-use headrace_format::batches::{BatchTable, ProducerError, Ready};
+use headrace_flow::RaceReport;
+use headrace_format::batches::ProducerError;
 use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 use headrace_ir::{
-    AggregateOutput, BuildPlan, Cut, Field, NamedExpr, Pipeline, Probe, ProbeKind, Sink, Source,
-    SourceKind, Step,
+    AggregateOutput, Input, NamedExpr, Pipeline, Probe, ProbeKind, Sink, Source, Step,
 };
 use headrace_pipeline::bind::bind_merge;
 use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::partial::PartialMerge;
 use headrace_pipeline::partition::LEVELS;
-use headrace_pipeline::{BuildTable, ExecError, arrow_field};
+use headrace_pipeline::state::Output;
+use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 use headrace_spill::{Blocks, Part};
 use parking_lot::Mutex;
 
-use crate::builds::{Slot, probes};
+use crate::builds::build_of;
 use crate::error::RunError;
+use crate::graph::{Graph, StageResult};
 use crate::parts::{Divider, Dividing, Gathered, file_bytes};
-use crate::run::{Run, Streamed, Streaming};
+use crate::run::{Run, Streamed, Streaming, ms_since, on_cpu};
 use crate::settings::{Processor, Settings};
 use crate::table::StreamTable;
-use crate::task::Emit;
+use crate::task::{Done, Emit, Scope};
 
 /// With less memory for each pair, fewer are joined at a time.
 const PAIR_BYTES_MIN: u64 = 8 << 20;
@@ -50,110 +48,103 @@ const PAIR_BYTES_MIN: u64 = 8 << 20;
 const BUILD_ROW_BYTES: u64 = 32;
 
 impl Run<'_> {
-    /// Whether a build may be divided: one probe asks for it, of the streamed pipeline, and what the
-    /// probe means of a row is decided by the rows of equal keys. Others that ask may be left out.
-    pub(crate) fn may_divide(&self, build: usize) -> bool {
-        let is_of = |probe: &&Probe| probe.build == build;
-        let streamed: Vec<_> = probes(&self.program.pipeline).filter(is_of).collect();
-        let of_builds = self.program.builds.iter().filter_map(BuildPlan::pipeline);
-        let is_alone = of_builds.flat_map(probes).filter(is_of).all(|probe| probe.is_optional);
-        let may = |kind: ProbeKind| {
-            use ProbeKind::{Anti, Inner, Left, Semi};
-            matches!(kind, Inner | Left | Semi | Anti)
-        };
-        is_alone && matches!(streamed.as_slice(), [probe] if may(probe.kind))
-    }
-
-    /// The rows of a build: in memory if so many bytes are enough, divided by their keys if not. And the
-    /// bytes that were read.
-    pub(crate) fn gather(
+    /// The rows of a pipeline that ends in a build or in partitions: in memory if so many bytes are
+    /// enough, divided by their keys if not.
+    pub(crate) fn divided(
         &self,
-        plan: &BuildPlan,
-        before: &[Slot],
-        held_bytes_max: u64,
-    ) -> Result<(Gathered, u64), RunError> {
-        let rows = plan.rows().ok_or_else(|| internal("rows of a build without a pipeline"))?;
-        let settings = Settings { processor: Processor::Cpu, ..self.request.settings.clone() };
-        let streaming = Streaming {
-            pipeline: &rows,
-            table: self.table(&rows),
-            builds: before,
-            settings: &settings,
-        };
-        let (streamed, gathered) = self.divided(&streaming, &plan.keys, held_bytes_max)?;
-        Ok((gathered, streamed.done.race.bytes_by_path.total()))
-    }
-
-    /// What a pipeline that ends in rows gives, its first columns the keys.
-    fn divided(
-        &self,
-        streaming: &Streaming<'_>,
-        keys: &[Field],
+        graph: &Graph<'_>,
+        pipeline: &Pipeline,
+        settings: &Settings,
         held_bytes_max: u64,
     ) -> Result<(Streamed, Gathered), RunError> {
+        let (keys, payload) = pipeline.build_columns().unwrap_or_default();
+        let (keys, payload) = (keys.to_vec(), payload.to_vec());
+        let fields = keys.iter().map(NamedExpr::field).collect();
+        let sink = Sink::Partition { keys, payload };
+        let rows = Pipeline { sink, ..pipeline.clone() };
         let memory = self.runner.operator_memory();
-        let threads = streaming.settings.threads.max(1);
-        let dividing = Dividing { keys: keys.to_vec(), level: 0, threads, held_bytes_max };
+        let threads = settings.threads.max(1);
+        let dividing = Dividing { keys: fields, level: 0, threads, held_bytes_max };
         let divider =
             Divider::new(dividing, &memory, memory.limit_bytes() / 2, self.runner.spill_folder())?;
-        let streamed = self.stream_over(streaming, &|batch| divider.push(batch));
+        let mut streamed = self.stream_over(graph, &rows, settings, &|batch| divider.push(batch));
+        if let Ok(streamed) = &mut streamed
+            && let Output::Batches(rest) = &mut streamed.done.output
+        {
+            let _ = std::mem::take(rest).into_iter().all(|batch| divider.push(batch));
+        }
         // What stopped the run is the better explanation of its end.
         let gathered = divider.finish();
         match (streamed, gathered) {
-            (Ok(streamed), Ok(gathered)) => Ok((streamed, gathered)),
+            (Ok(mut streamed), Ok(gathered)) => {
+                if let Gathered::Divided(parts) = &gathered {
+                    streamed.done.spilled_bytes += file_bytes(parts);
+                }
+                Ok((streamed, gathered))
+            }
             (_, Err(error)) | (Err(error), _) => Err(error),
         }
     }
 
-    /// Streams a pipeline whose step number `step` probes a build that is divided.
+    /// Streams a pipeline over the partitions of a stage, whose first step probes the same partition of
+    /// another.
     pub(crate) fn join_partitions(
         &self,
-        streaming: &Streaming<'_>,
-        step: usize,
+        graph: &Graph<'_>,
+        pipeline: &Pipeline,
+        rows: usize,
+        settings: &Settings,
         emit: Emit<'_>,
     ) -> Result<Streamed, RunError> {
-        let Cut { head, mut tail } = streaming.pipeline.cut(&self.program.builds, step)?;
+        let mut tail = pipeline.clone();
         let Some(Step::Probe(probe)) = tail.steps.first().cloned() else {
             return Err(internal("a join without a probe"));
         };
-        let Slot::Divided(build) = &streaming.builds[probe.build] else {
-            return Err(internal("a join of a build that is not divided"));
+        let partitions = |stage: usize| match graph.result(stage) {
+            Some(StageResult::Partitions(parts)) => Ok(Arc::clone(parts)),
+            _ => Err(internal("a join of rows that are not divided")),
         };
-        let plan = &self.program.builds[probe.build];
-        let rows = Streaming { pipeline: &head, ..*streaming };
-        let (mut streamed, Gathered::Divided(rows)) = self.divided(&rows, &plan.keys, 0)? else {
-            return Err(internal("rows that were to be divided and are not"));
-        };
-        let ending = Ending::of(self, &mut tail)?;
-        let settings = match streaming.settings.processor {
+        let (build, rows) = (partitions(probe.build)?, partitions(rows)?);
+        let ending = Ending::of(self, graph, &mut tail)?;
+        let one = match settings.processor {
             // A kernel is not made for each of them.
-            Processor::Auto => Settings { processor: Processor::Cpu, ..streaming.settings.clone() },
-            _ => streaming.settings.clone(),
+            Processor::Auto => on_cpu(settings),
+            _ => settings.clone(),
         };
         let memory = self.runner.operator_memory();
         let pairs_bytes = memory.limit_bytes() / 4 * 3;
-        let threads = (pairs_bytes / PAIR_BYTES_MIN).clamp(1, settings.threads.max(1) as u64);
+        let threads = (pairs_bytes / PAIR_BYTES_MIN).clamp(1, one.threads.max(1) as u64);
         let pairs = Pairs {
             run: self,
-            builds: streaming.builds,
-            plan,
+            builds: graph.builds()?,
+            plan: graph.stage(probe.build)?,
             probe: &probe,
             tail: &tail,
-            settings: Settings { threads: 1, ..settings },
+            settings: Settings { threads: 1, ..one },
             share_bytes: pairs_bytes / threads,
             memory,
             ending: &ending,
             emit: &limited(&tail.sink, emit),
-            spilled_bytes: AtomicU64::new(file_bytes(build) + file_bytes(&rows)),
+            spilled_bytes: AtomicU64::new(0),
+            rows_in: AtomicU64::new(0),
+            processor: OnceLock::new(),
             enough: AtomicBool::new(false),
         };
-        pairs.join_all(build, &rows, threads as usize)?;
+        pairs.join_all(&build, &rows, threads as usize)?;
         let spilled_bytes = pairs.spilled_bytes.load(Ordering::Relaxed);
+        let scope = Scope { rows: pairs.rows_in.load(Ordering::Relaxed), ..Scope::default() };
+        let (processor, why_not) = pairs.processor.get().cloned().unwrap_or(("cpu", None));
         let started = Instant::now();
-        ending.finish(self, streaming.settings, emit)?;
-        streamed.done.finish_ms += started.elapsed().as_secs_f64() * 1e3;
-        streamed.done.spilled_bytes += spilled_bytes;
-        Ok(streamed)
+        ending.finish(self, settings, emit)?;
+        let done = Done {
+            output: Output::Batches(Vec::new()),
+            scope,
+            race: RaceReport::default(),
+            bind_ms: 0.0,
+            finish_ms: ms_since(started),
+            spilled_bytes,
+        };
+        Ok(Streamed { done, processor, why_not })
     }
 }
 
@@ -194,10 +185,10 @@ enum Ending {
 
 impl Ending {
     /// For a sink, which is changed where pairs must put out something else.
-    fn of(run: &Run<'_>, tail: &mut Pipeline) -> Result<Self, RunError> {
-        let registers = tail.registers(&run.program.builds)?;
+    fn of(run: &Run<'_>, graph: &Graph<'_>, tail: &mut Pipeline) -> Result<Self, RunError> {
+        let registers = tail.registers(&graph.program().stages)?;
         match &mut tail.sink {
-            Sink::Rows { .. } => Ok(Self::Rows),
+            Sink::Rows { .. } | Sink::Partition { .. } => Ok(Self::Rows),
             Sink::Aggregate { output: AggregateOutput::Partial, .. } => Ok(Self::Rows),
             Sink::Aggregate { output, .. } => {
                 *output = AggregateOutput::Partial;
@@ -208,17 +199,9 @@ impl Ending {
                 Ok(Self::Groups(Box::new(Mutex::new(merge))))
             }
             Sink::Sorted { columns, order, limit } => {
-                let fields = columns.iter().map(|column| {
-                    Field::new(&column.name, column.expr.data_type(), column.expr.nullable())
-                });
-                let source = Source {
-                    kind: SourceKind::Batches,
-                    table_id: 0,
-                    table: tail.source.table.clone(),
-                    ordinals: (0..columns.len()).collect(),
-                    columns: fields.collect(),
-                };
-                let columns = all_columns(&source);
+                let fields = columns.iter().map(NamedExpr::field).collect();
+                let source = Source::of_stage(Input::Batches(0), &tail.source.table, fields);
+                let columns = source.all_columns();
                 let sink = Sink::Sorted { columns, order: order.clone(), limit: *limit };
                 let again = Pipeline { source, steps: Vec::new(), sink };
                 Ok(Self::First(Mutex::default(), Box::new(again)))
@@ -245,40 +228,27 @@ impl Ending {
             Self::Rows => Ok(()),
             Self::Groups(merge) => Ok(merge.into_inner().finish(emit)?),
             Self::First(batches, again) => {
-                let table = batch_table(&again.source, batches.into_inner().into_iter().map(Ok));
-                let settings = Settings { processor: Processor::Cpu, ..settings.clone() };
-                let streaming =
-                    Streaming { pipeline: &again, table: &table, builds: &[], settings: &settings };
-                run.stream_over(&streaming, emit)?.emit_rest(emit)
+                let table =
+                    StreamTable::of_source(&again.source, batches.into_inner().into_iter().map(Ok));
+                let streaming = Streaming {
+                    pipeline: &again,
+                    table: &table,
+                    builds: &[],
+                    settings: &on_cpu(settings),
+                    groups: run.groups,
+                };
+                run.stream(&streaming, emit)?.emit_rest(emit)
             }
         }
     }
 }
 
-/// The columns of a source, as they are.
-fn all_columns(source: &Source) -> Vec<NamedExpr> {
-    let column = |(index, field): (usize, &Field)| NamedExpr {
-        name: field.name.clone(),
-        expr: source.register(index),
-    };
-    source.columns.iter().enumerate().map(column).collect()
-}
-
-/// Batches as the table of a source.
-fn batch_table(
-    source: &Source,
-    batches: impl Iterator<Item = Result<RecordBatch, ProducerError>> + Send + 'static,
-) -> StreamTable {
-    let fields: Vec<_> = source.columns.iter().map(arrow_field).collect();
-    let table = BatchTable::new(&source.table, &Schema::new(fields), Ready(batches));
-    StreamTable::new(&source.table, Arc::new(table))
-}
-
 /// All pairs of a join, and what joining them takes.
 struct Pairs<'a> {
     run: &'a Run<'a>,
-    builds: &'a [Slot],
-    plan: &'a BuildPlan,
+    builds: Vec<Arc<BuildTable>>,
+    /// The stage of the build.
+    plan: &'a Pipeline,
     probe: &'a Probe,
     tail: &'a Pipeline,
     settings: Settings,
@@ -288,6 +258,9 @@ struct Pairs<'a> {
     ending: &'a Ending,
     emit: Emit<'a>,
     spilled_bytes: AtomicU64,
+    rows_in: AtomicU64,
+    /// That of the first pair.
+    processor: OnceLock<(&'static str, Option<WhyNot>)>,
     /// Nobody wants more, or something has failed.
     enough: AtomicBool,
 }
@@ -391,7 +364,7 @@ impl Pairs<'_> {
     /// The rows that have no match in a build.
     fn unmatched(&self, table: &Arc<BuildTable>, rows: &Blocks) -> Result<Vec<Part>, RunError> {
         let source = self.tail.source.clone();
-        let columns = all_columns(&source);
+        let columns = source.all_columns();
         let steps = vec![Step::Probe(Probe { kind: ProbeKind::Anti, ..self.probe.clone() })];
         let pipeline = Pipeline { steps, sink: Sink::Rows { columns, limit: None }, source };
         self.divide_with(0, |divider| {
@@ -417,7 +390,8 @@ impl Pairs<'_> {
         level: u32,
         push: impl FnOnce(&Divider<'_>) -> Result<(), RunError>,
     ) -> Result<Vec<Part>, RunError> {
-        let keys = self.plan.keys.clone();
+        let (keys, _) = self.plan.build_columns().unwrap_or_default();
+        let keys = keys.iter().map(NamedExpr::field).collect();
         let dividing = Dividing { keys, level, threads: 1, held_bytes_max: 0 };
         let bytes = self.share_bytes / 4;
         let divider = Divider::new(dividing, &self.memory, bytes, self.run.runner.spill_folder())?;
@@ -471,14 +445,16 @@ impl Pairs<'_> {
         rows: &Blocks,
         emit: Emit<'_>,
     ) -> Result<Streamed, RunError> {
-        let mut builds = self.builds.to_vec();
-        builds[self.probe.build] = Slot::Made(Arc::clone(table));
+        let mut builds = self.builds.clone();
+        builds[self.probe.build] = Arc::clone(table);
         let batches = rows.batches().map(|batch| batch.map_err(ProducerError::from));
-        let table = batch_table(&pipeline.source, batches);
-        let (builds, settings) = (&builds[..], &self.settings);
-        let streaming = Streaming { pipeline, table: &table, builds, settings };
-        let streamed = self.run.stream_over(&streaming, emit)?;
+        let table = StreamTable::of_source(&pipeline.source, batches);
+        let (builds, settings, groups) = (&builds[..], &self.settings, self.run.groups);
+        let streaming = Streaming { pipeline, table: &table, builds, settings, groups };
+        let streamed = self.run.stream(&streaming, emit)?;
         self.spilled_bytes.fetch_add(streamed.done.spilled_bytes, Ordering::Relaxed);
+        self.rows_in.fetch_add(streamed.done.scope.rows, Ordering::Relaxed);
+        let _ = self.processor.set((streamed.processor, streamed.why_not.clone()));
         Ok(streamed)
     }
 
@@ -486,10 +462,9 @@ impl Pairs<'_> {
     fn build_of(&self, rows: &Blocks) -> Result<(Reservation, Arc<BuildTable>), RunError> {
         let mut held = self.memory.reserve(MemoryUse::Operators, memory_bytes(rows))?;
         let batches = rows.batches().collect::<Result<Vec<_>, _>>()?;
-        let BuildPlan { name, keys, payload, .. } = self.plan;
         let options =
             BuildOptions { nulls_equal: self.probe.null_equal, ..BuildOptions::default() };
-        let table = BuildTable::from_batches(name, keys, payload, &batches, options)?;
+        let table = build_of(self.plan, &batches, options)?;
         // What it was made from goes.
         held.resize(table.bytes.min(held.bytes()))?;
         Ok((held, Arc::new(table)))

@@ -21,12 +21,13 @@ use std::sync::{Arc, Weak};
 use headrace_cuda::{CudaProgram, SegmentLayout, Tuning};
 use headrace_format::Table;
 use headrace_format::arrow::ChunkOptions;
-use headrace_ir::{BuildPlan, Field, Pipeline, Program, Scalar, SourceKind, Value};
+use headrace_ir::{Field, Pipeline, Program, Scalar, Value};
+use headrace_pipeline::WhyNot;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::build::BuildOptions;
-use headrace_pipeline::{BuildTable, WhyNot};
 use parking_lot::Mutex;
 
+use crate::builds::build_of;
 use crate::chunks::source_info;
 use crate::error::RunError;
 use crate::run::lowered;
@@ -245,7 +246,7 @@ impl Runner {
         settings: &Settings,
     ) -> Result<(), WhyNot> {
         let source = table.source();
-        if source.kind() == SourceKind::Batches {
+        if source.comes_once() {
             return Err(WhyNot::new("auto: a kernel is not made for rows that operators make"));
         }
         if !may_have_gpus() {
@@ -284,17 +285,17 @@ impl Runner {
         if matches!(asked, Processor::Cpu | Processor::Off) {
             return Err(WhyNot::new(format!("headrace.processor is {asked}")));
         }
-        let distinct =
-            program.without_distinct().map_err(|error| WhyNot::new(error.to_string()))?;
-        let program = distinct.as_ref().map_or(program, |distinct| &distinct.values);
         let values: Vec<_> = program.parameters.iter().map(some_value).collect();
         let program = lowered(program, &values).map_err(|error| WhyNot::new(error.to_string()))?;
-        let pipeline = &program.pipeline;
-        let Some(table) = tables.get(pipeline.source.table_id) else {
-            return Err(WhyNot::new(format!("table {} is not there", pipeline.source.table)));
+        let chain = program.chain(program.stages.len());
+        let pipeline = chain.last().and_then(|&stage| program.stage(stage));
+        let pipeline = pipeline.unwrap_or(&program.answer);
+        let table = pipeline.source.input.table().and_then(|table| tables.get(table));
+        let Some(table) = table else {
+            return Err(WhyNot::new(format!("{} is no table", pipeline.source.table)));
         };
         // What is missing in the program comes before what is missing in the machine.
-        check_kernel(pipeline, &program.builds, table)?;
+        check_kernel(pipeline, &program.stages, table)?;
         self.cuda(&settings.devices)?;
         if asked == Processor::Auto { self.choose(pipeline, table, settings) } else { Ok(()) }
     }
@@ -311,16 +312,13 @@ fn some_value(parameter: &Field) -> Scalar {
 /// Asks the code generator whether it makes a kernel of a pipeline whose builds are empty.
 fn check_kernel(
     pipeline: &Pipeline,
-    builds: &[BuildPlan],
+    stages: &[Pipeline],
     table: &StreamTable,
 ) -> Result<(), WhyNot> {
     let why = |error: RunError| WhyNot::new(error.to_string());
-    let empty = |plan: &BuildPlan| {
-        let options = BuildOptions::default();
-        BuildTable::from_batches(&plan.name, &plan.keys, &plan.payload, &[], options).map(Arc::new)
-    };
+    let empty = |stage: &Pipeline| build_of(stage, &[], BuildOptions::default()).map(Arc::new);
     let builds: Vec<_> =
-        builds.iter().map(empty).collect::<Result<_, _>>().map_err(|error| why(error.into()))?;
+        stages.iter().map(empty).collect::<Result<_, _>>().map_err(|error| why(error.into()))?;
     let ordinals = &pipeline.source.ordinals;
     let feed = Arc::clone(table.source()).feed(ordinals, &[], ChunkOptions::default());
     let feed = feed.map_err(|error| why(error.into()))?;

@@ -1,23 +1,80 @@
 //! What a run did.
 
+use std::fmt;
+
 use headrace_flow::RaceReport;
 use serde::{Deserialize, Serialize};
 
-/// What one run did. Times are milliseconds of wall clock, bytes are wanted bytes.
+/// Where the result of a stage lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// Nothing was kept: it was passed on while the stage ran.
+    #[default]
+    Streamed,
+    /// In host memory.
+    Host,
+    /// At least in part in temporary files.
+    Disk,
+    /// It did not fit memory, and no one needs it.
+    Nowhere,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Streamed => "streamed",
+            Self::Host => "host memory",
+            Self::Disk => "disk",
+            Self::Nowhere => "nowhere",
+        })
+    }
+}
+
+/// What one stage did. Times are milliseconds of wall clock, bytes are wanted bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct RunReport {
-    /// The streamed table.
+pub struct StageReport {
+    /// The table that it read, or that its input came from.
     pub table: String,
     /// What ran it: "cpu", "cuda", or "planner" if it was handed back.
     pub processor: String,
     /// Why it did not run on the wanted processor.
     pub processor_why_not: Option<String>,
+    /// Whether an earlier run made its result.
+    pub is_cached: bool,
+    /// Where its result lies.
+    pub place: Place,
+    /// The result in words, where one is kept.
+    pub result: String,
+    /// Bytes of it.
+    pub result_bytes: u64,
     /// Rows of the chunks that the race was given: all that were not pruned, unless it ended early.
     pub rows_in: u64,
-    /// Rows that it put out, those included that nobody wanted any more.
+    /// Rows that it put out, those included that were no longer wanted.
     pub rows_out: u64,
-    /// From the first build to the last row.
+    /// Until its last row.
     pub wall_ms: f64,
+    /// Record batches that statistics ruled out.
+    pub pruned_batches: u64,
+    /// Rows in them.
+    pub pruned_rows: u64,
+    /// Lowering and compiling.
+    pub bind_ms: f64,
+    /// Merging states and making the result.
+    pub finish_ms: f64,
+    /// Bytes that went to temporary files.
+    pub spilled_bytes: u64,
+    /// The race.
+    pub race: RaceReport,
+}
+
+/// What one run did. Times are milliseconds of wall clock, bytes are wanted bytes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RunReport {
+    /// The stage that streams the largest input: the last one, or what its rows come from. Its rows out
+    /// are the answer's; spilled bytes and the time of merging are of all stages that its rows went
+    /// through.
+    #[serde(flatten)]
+    pub streamed: StageReport,
     /// Making the builds that were not cached.
     pub build_ms: f64,
     /// Builds made.
@@ -28,16 +85,6 @@ pub struct RunReport {
     pub builds: Vec<String>,
     /// Bytes that builds read.
     pub build_bytes: u64,
-    /// Record batches that statistics ruled out.
-    pub pruned_batches: u64,
-    /// Rows in them.
-    pub pruned_rows: u64,
-    /// Lowering and compiling.
-    pub bind_ms: f64,
-    /// Merging states and making the result.
-    pub finish_ms: f64,
-    /// Bytes of groups that went to temporary files.
-    pub spilled_bytes: u64,
-    /// The race.
-    pub race: RaceReport,
+    /// All stages, by number; `None`: it did not have to run.
+    pub stages: Vec<Option<StageReport>>,
 }

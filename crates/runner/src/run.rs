@@ -1,4 +1,4 @@
-//! A whole program: builds first, then the streamed pipeline.
+//! A whole program: what its stages keep is made first, then the last stage is streamed.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,17 +6,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 use headrace_flow::{CancelToken, ConsumerLimit};
 use headrace_format::arrow::ir_type;
+use headrace_format::batches::{BatchTable, batch_channel};
 use headrace_io::MemoryBudget;
-use headrace_ir::{Pipeline, Program, Scalar, Source, Step};
+use headrace_ir::{Input, Pipeline, Program, Scalar, Source};
 use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::state::Output;
-use headrace_pipeline::{ExecError, WhyNot};
+use headrace_pipeline::{BuildTable, ExecError, WhyNot, arrow_field, values_batch};
 
-use crate::builds::{Built, Slot, slot_tables};
 use crate::error::{ErrorClass, RunError};
-use crate::report::RunReport;
+use crate::graph::Graph;
+use crate::report::{RunReport, StageReport};
 use crate::runner::Runner;
 use crate::settings::{Fallback, Processor, Settings};
 use crate::share::SharingRun;
@@ -24,33 +26,36 @@ use crate::table::StreamTable;
 use crate::task::{Done, Emit, Task};
 use crate::{cpu, cuda};
 
+/// Batches that wait between a stage and the one that reads it.
+const WAITING_BATCHES: usize = 8;
+
 /// A program and all that it runs over.
 pub struct Request<'a> {
     /// The program.
     pub program: &'a Program,
     /// A value for each of its parameters.
     pub parameters: &'a [Scalar],
-    /// Its tables, by [`Source::table_id`].
+    /// Its tables and batches, by the number in [`Input::Table`] and [`Input::Batches`].
     pub tables: &'a [Arc<StreamTable>],
-    /// Rows of each child plan.
-    pub children: &'a [Vec<RecordBatch>],
     /// How it is run.
     pub settings: &'a Settings,
     /// Ends it early.
     pub token: &'a CancelToken,
 }
 
-/// A pipeline of a run, about to be streamed.
+/// A pipeline about to be streamed over a table.
 #[derive(Clone, Copy)]
 pub struct Streaming<'a> {
     /// The pipeline.
     pub pipeline: &'a Pipeline,
     /// Its table.
     pub table: &'a StreamTable,
-    /// The run's builds.
-    pub builds: &'a [Slot],
+    /// The builds of the run, by stage.
+    pub builds: &'a [Arc<BuildTable>],
     /// How.
     pub settings: &'a Settings,
+    /// What pays for its groups.
+    pub groups: &'a Arc<MemoryBudget>,
 }
 
 /// What came of it.
@@ -58,9 +63,9 @@ pub struct Streamed {
     /// What was done, and what is to be put out still.
     pub done: Done,
     /// The processor.
-    processor: &'static str,
+    pub processor: &'static str,
     /// Why not the one that comes first.
-    why_not: Option<WhyNot>,
+    pub why_not: Option<WhyNot>,
 }
 
 impl Streamed {
@@ -76,6 +81,25 @@ impl Streamed {
             }
         }
     }
+
+    /// What the stage did since it was started.
+    pub fn report(&self, source: &Source, started: Instant) -> StageReport {
+        let Done { scope, race, bind_ms, finish_ms, spilled_bytes, .. } = &self.done;
+        StageReport {
+            table: source.table.clone(),
+            processor: self.processor.to_string(),
+            processor_why_not: self.why_not.as_ref().map(ToString::to_string),
+            rows_in: scope.rows,
+            wall_ms: ms_since(started),
+            pruned_batches: scope.pruned_batches,
+            pruned_rows: scope.pruned_rows,
+            bind_ms: *bind_ms,
+            finish_ms: *finish_ms,
+            spilled_bytes: *spilled_bytes,
+            race: race.clone(),
+            ..StageReport::default()
+        }
+    }
 }
 
 impl Runner {
@@ -89,8 +113,8 @@ impl Runner {
         self.run_within(self.groups(), request, emit)
     }
 
-    /// The same over rows of another run, which goes on meanwhile: its groups may be all that runs' memory has
-    /// room for, so these have a share of their own.
+    /// The same over batches of another run that goes on meanwhile. That run's groups may take all the
+    /// memory that groups share, so this one's have a share of their own.
     ///
     /// # Errors
     /// As [`run`](Self::run)'s.
@@ -98,17 +122,13 @@ impl Runner {
         self.run_within(&self.groups_above(), request, emit)
     }
 
-    /// The same with groups that an account pays for.
-    pub(crate) fn run_within(
+    fn run_within(
         &self,
         groups: &Arc<MemoryBudget>,
         request: &Request<'_>,
         emit: Emit<'_>,
     ) -> Result<RunReport, RunError> {
         check(request)?;
-        if let Some(distinct) = request.program.without_distinct()? {
-            return self.run_distinct(request, &distinct, emit);
-        }
         let program = lowered(request.program, request.parameters)?;
         let Settings { share, threads, .. } = request.settings;
         let sharing = share.as_ref().and_then(|share| {
@@ -116,7 +136,7 @@ impl Runner {
             SharingRun::begin(share, *threads).ok()
         });
         let limit = sharing.map(|run| Arc::new(run) as _);
-        Run { request, program: &program, runner: self, groups, limit }.run(emit)
+        Run { request, runner: self, groups, limit }.run(program, emit)
     }
 }
 
@@ -125,34 +145,36 @@ fn check(request: &Request<'_>) -> Result<(), RunError> {
     let internal = |cause: String| RunError::Exec(ExecError::Internal(cause));
     request.program.validate()?;
     for source in request.program.sources() {
-        let Some(table) = request.tables.get(source.table_id) else {
-            return Err(internal(format!(
-                "there is no table {} ({})",
-                source.table_id, source.table
-            )));
+        let Some(number) = source.input.table() else { continue };
+        let Some(table) = request.tables.get(number) else {
+            return Err(internal(format!("there is no table {number} ({})", source.table)));
         };
         check_columns(source, table).map_err(internal)?;
     }
     Ok(())
 }
 
-/// A program as the processors take it.
+/// A program as the processors take it: with values in place of parameters, and without what is lowered
+/// to stages.
 pub fn lowered<'a>(
     program: &'a Program,
     parameters: &[Scalar],
 ) -> Result<Cow<'a, Program>, RunError> {
-    let program = program.with_values(parameters)?;
-    if let Cow::Owned(joined) = program.without_grouping_sets()? {
-        return Ok(Cow::Owned(joined));
+    let mut program = program.with_values(parameters)?;
+    if let Cow::Owned(lowered) = program.without_distinct()? {
+        program = Cow::Owned(lowered);
+    }
+    if let Cow::Owned(lowered) = program.without_grouping_sets()? {
+        program = Cow::Owned(lowered);
     }
     Ok(program)
 }
 
 fn check_columns(source: &Source, table: &StreamTable) -> Result<(), String> {
-    let (schema, kind) = (table.source().schema(), table.source().kind());
-    if kind != source.kind {
-        let (wanted, name) = (source.kind, &source.table);
-        return Err(format!("{name} is handed over as {kind:?}, the program wants {wanted:?}"));
+    let (schema, comes_once) = (table.source().schema(), table.source().comes_once());
+    if comes_once != source.input.comes_once() {
+        let how = if comes_once { "as batches that come once" } else { "as a table" };
+        return Err(format!("{} is handed over {how}, the program wants otherwise", source.table));
     }
     for (field, &ordinal) in source.columns.iter().zip(&source.ordinals) {
         let found = schema.fields().get(ordinal).and_then(|column| ir_type(column.data_type()));
@@ -188,8 +210,6 @@ fn gpu_refusal(error: &RunError) -> Option<WhyNot> {
 pub struct Run<'a> {
     /// The request.
     pub request: &'a Request<'a>,
-    /// The request's, with values in place of its parameters.
-    pub program: &'a Program,
     /// Caches and devices.
     pub runner: &'a Runner,
     /// How many threads may work at a time.
@@ -199,77 +219,149 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn run(&self, emit: Emit<'_>) -> Result<RunReport, RunError> {
-        let started = Instant::now();
+    fn run(&self, program: Cow<'_, Program>, emit: Emit<'_>) -> Result<RunReport, RunError> {
+        let mut graph = Graph::new(program);
+        let making = self.make_all(&mut graph)?;
+        let (answer, settings) = (graph.answer(), self.request.settings);
+        self.stream_stage(&graph, answer, settings, emit)?;
+        let chain = graph.program().chain(answer);
+        let is_build = graph.program().probed();
+        let stages = graph.into_reports();
+        let of_chain = || chain.iter().filter_map(|&stage| stages[stage].as_ref());
+        let mut streamed = of_chain().next_back().cloned().unwrap_or_default();
+        let last = stages[answer].as_ref();
+        streamed.rows_out = last.map_or(0, |report| report.rows_out);
+        streamed.wall_ms = making.all_ms + last.map_or(0.0, |report| report.wall_ms);
+        streamed.finish_ms = of_chain().map(|report| report.finish_ms).sum();
+        streamed.spilled_bytes = of_chain().map(|report| report.spilled_bytes).sum();
+        let builds =
+            || stages.iter().zip(&is_build).filter(|(_, is)| **is).filter_map(|(r, _)| r.as_ref());
+        Ok(RunReport {
+            streamed,
+            build_ms: making.builds_ms,
+            builds_made: builds().filter(|build| !build.is_cached).count(),
+            builds_cached: builds().filter(|build| build.is_cached).count(),
+            builds: builds().map(|build| build.result.clone()).collect(),
+            build_bytes: builds().map(|build| build.race.bytes_by_path.total()).sum(),
+            stages,
+        })
+    }
+
+    /// Streams a stage, whose output goes to `emit`, and keeps its report.
+    pub fn stream_stage(
+        &self,
+        graph: &Graph<'_>,
+        number: usize,
+        settings: &Settings,
+        emit: Emit<'_>,
+    ) -> Result<(), RunError> {
         let rows_out = AtomicU64::new(0);
         let emit = |batch: RecordBatch| {
             rows_out.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
             emit(batch)
         };
-        let built = self.builds()?;
-        let build_ms = started.elapsed().as_secs_f64() * 1e3;
-        let builds: Vec<_> = built.iter().map(|b| b.slot.clone()).collect();
-        let pipeline = &self.program.pipeline;
-        let streaming = Streaming {
-            pipeline,
-            table: self.table(pipeline),
-            builds: &builds,
-            settings: self.request.settings,
-        };
-        let streamed = self.stream_over(&streaming, &emit)?;
-        let Streamed { done, processor, why_not } = &streamed;
-        let mut report = RunReport {
-            table: pipeline.source.table.clone(),
-            processor: processor.to_string(),
-            processor_why_not: why_not.as_ref().map(|r| r.to_string()),
-            rows_in: done.scope.rows,
-            wall_ms: started.elapsed().as_secs_f64() * 1e3,
-            build_ms,
-            builds_made: built.iter().filter(|b| !b.cached).count(),
-            builds_cached: built.iter().filter(|b| b.cached).count(),
-            builds: built.iter().map(Built::describe).collect(),
-            build_bytes: built.iter().map(|b| b.bytes).sum(),
-            pruned_batches: done.scope.pruned_batches,
-            pruned_rows: done.scope.pruned_rows,
-            bind_ms: done.bind_ms,
-            finish_ms: done.finish_ms,
-            spilled_bytes: done.spilled_bytes,
-            race: done.race.clone(),
-            ..RunReport::default()
-        };
+        let (started, stage) = (Instant::now(), graph.stage(number)?);
+        let streamed = self.stream_over(graph, stage, settings, &emit)?;
+        let report = streamed.report(&stage.source, started);
         streamed.emit_rest(&emit)?;
-        report.rows_out = rows_out.into_inner();
-        Ok(report)
+        graph.report(number, StageReport { rows_out: rows_out.into_inner(), ..report });
+        Ok(())
     }
 
-    /// Streams a pipeline over builds some of which may be divided.
+    /// Streams a pipeline of a stage over what the stage reads.
     pub fn stream_over(
         &self,
-        streaming: &Streaming<'_>,
+        graph: &Graph<'_>,
+        pipeline: &Pipeline,
+        settings: &Settings,
         emit: Emit<'_>,
     ) -> Result<Streamed, RunError> {
-        let is_divided = |step: &Step| match step {
-            Step::Probe(probe) => matches!(streaming.builds[probe.build], Slot::Divided(_)),
-            _ => false,
-        };
-        match streaming.pipeline.steps.iter().rposition(is_divided) {
-            Some(step) => self.join_partitions(streaming, step, emit),
-            None => self.stream(streaming, emit),
+        if let Input::Partitions(rows) = pipeline.source.input {
+            return self.join_partitions(graph, pipeline, rows, settings, emit);
+        }
+        let builds = graph.builds()?;
+        self.over_source(graph, &pipeline.source, settings, |table, settings, groups| {
+            let builds = &builds[..];
+            self.stream(&Streaming { pipeline, table, builds, settings, groups }, emit)
+        })
+    }
+
+    /// Does something with the rows that a source reads. If another stage makes them, it runs meanwhile.
+    pub fn over_source<T>(
+        &self,
+        graph: &Graph<'_>,
+        source: &Source,
+        settings: &Settings,
+        consume: impl FnOnce(&StreamTable, &Settings, &Arc<MemoryBudget>) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        match &source.input {
+            Input::Table(number) | Input::Batches(number) => {
+                consume(&self.request.tables[*number], settings, self.groups)
+            }
+            Input::Values(rows) => {
+                let rows = values_batch(&source.columns, rows)?;
+                let table = StreamTable::of_source(source, std::iter::once(Ok(rows)));
+                consume(&table, &on_cpu(settings), self.groups)
+            }
+            Input::Stage(stage) => {
+                // The stage's groups may take all the memory that groups share.
+                let groups = self.runner.groups_above();
+                self.over_stage(graph, *stage, settings, |table| {
+                    consume(table, &on_cpu(settings), &groups)
+                })
+            }
+            Input::Partitions(_) => {
+                Err(ExecError::Internal("partitions that are read as one".into()).into())
+            }
         }
     }
 
+    fn over_stage<T>(
+        &self,
+        graph: &Graph<'_>,
+        number: usize,
+        settings: &Settings,
+        consume: impl FnOnce(&StreamTable) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let stage = graph.stage(number)?;
+        let columns = stage.sink.output().unwrap_or_default();
+        let schema = Schema::new(columns.iter().map(arrow_field).collect::<Vec<_>>());
+        let (sender, receiver) = batch_channel(WAITING_BATCHES);
+        let name = &stage.source.table;
+        let table = StreamTable::new(name, Arc::new(BatchTable::new(name, &schema, receiver)));
+        std::thread::scope(|scope| {
+            // Moved here: a producer must see that its reader is gone, by a panic too.
+            let table = table;
+            let produced = scope.spawn(move || {
+                headrace_io::block_signals();
+                let produced =
+                    self.stream_stage(graph, number, settings, &|batch| sender.send(batch));
+                match &produced {
+                    Ok(()) => sender.finish(),
+                    Err(error) => sender.fail(error.to_string()),
+                }
+                produced
+            });
+            let consumed = consume(&table);
+            drop(table);
+            let panicked = |_| Err(RunError::Thread(format!("the stage over {name} panicked")));
+            // What failed first is the better explanation.
+            produced.join().unwrap_or_else(panicked)?;
+            consumed
+        })
+    }
+
     /// Streams a pipeline on the wanted processor, or on the CPU if that is allowed.
-    fn stream(&self, streaming: &Streaming<'_>, emit: Emit<'_>) -> Result<Streamed, RunError> {
-        let Streaming { pipeline, table, builds, settings } = *streaming;
-        let builds = slot_tables(builds)?;
+    pub fn stream(&self, streaming: &Streaming<'_>, emit: Emit<'_>) -> Result<Streamed, RunError> {
+        let Streaming { pipeline, table, builds, settings, groups } = *streaming;
         let task = Task {
             pipeline,
             table,
-            builds: &builds,
+            builds,
             build_options: BuildOptions::default(),
             settings,
             runner: self.runner,
-            groups: self.groups,
+            groups,
             threads: settings.threads,
             limit: self.limit.as_ref(),
             token: self.request.token,
@@ -320,14 +412,14 @@ impl Run<'_> {
             _ => Err(error),
         }
     }
-
-    /// The table that a pipeline streams.
-    pub fn table(&self, pipeline: &Pipeline) -> &StreamTable {
-        &self.request.tables[pipeline.source.table_id]
-    }
 }
 
-fn ms_since(started: Instant) -> f64 {
+/// Settings of what comes from the cores: it is not worth a kernel.
+pub fn on_cpu(settings: &Settings) -> Settings {
+    Settings { processor: Processor::Cpu, ..settings.clone() }
+}
+
+pub fn ms_since(started: Instant) -> f64 {
     started.elapsed().as_secs_f64() * 1e3
 }
 

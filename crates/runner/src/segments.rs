@@ -8,7 +8,6 @@ use headrace_cuda::{SegmentFeed, SegmentSource};
 use headrace_flow::BoxError;
 use headrace_format::{FedChunk, FeedBounds, FormatError};
 use headrace_io::FileIdentity;
-use headrace_ir::SourceKind;
 
 use crate::chunks::TableFeed;
 use crate::error::RunError;
@@ -46,7 +45,7 @@ impl Segments {
             identity: None,
             columns: task.pipeline.source.ordinals.iter().map(|&c| c as u32).collect(),
             keeps: table.policy().keeps(),
-            is_stream: table.kind() == SourceKind::Batches,
+            is_stream: table.comes_once(),
             pages: pages.cloned(),
         }
     }

@@ -3,10 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 use headrace_format::Table;
 use headrace_format::arrow::ir_type;
-use headrace_ir::{Field, Source};
-use headrace_pipeline::Dictionary;
+use headrace_format::batches::{BatchTable, ProducerError, Ready};
+use headrace_ir::{Field, Input, Program, Source};
+use headrace_pipeline::{Dictionary, ExecError, arrow_field};
+
+use crate::error::RunError;
 
 /// A named table of any format, with what pipelines share of it from run to run.
 pub struct StreamTable {
@@ -39,6 +44,30 @@ impl StreamTable {
         Self { name: self.name.clone(), source, dictionaries: self.dictionaries.clone() }
     }
 
+    /// Batches that a program reads as its table of a number, all of their columns.
+    ///
+    /// # Errors
+    /// Nothing in the program reads such batches.
+    pub fn of_batches(
+        program: &Program,
+        number: usize,
+        batches: Vec<RecordBatch>,
+    ) -> Result<Self, RunError> {
+        let source = program.sources().find(|source| source.input == Input::Batches(number));
+        let missing = || ExecError::Internal(format!("nothing reads batches {number}"));
+        Ok(Self::of_source(source.ok_or_else(missing)?, batches.into_iter().map(Ok)))
+    }
+
+    /// Batches of all columns of a source.
+    pub(crate) fn of_source(
+        source: &Source,
+        batches: impl Iterator<Item = Result<RecordBatch, ProducerError>> + Send + 'static,
+    ) -> Self {
+        let fields: Vec<_> = source.columns.iter().map(arrow_field).collect();
+        let table = BatchTable::new(&source.table, &Schema::new(fields), Ready(batches));
+        Self::new(&source.table, Arc::new(table))
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -53,10 +82,13 @@ impl StreamTable {
     ///
     /// # Errors
     /// A column that the table does not have, or that pipelines cannot read, with the reason.
-    pub fn source_over(&self, table_id: usize, names: &[&str]) -> Result<Source, String> {
+    pub fn source_over(&self, number: usize, names: &[&str]) -> Result<Source, String> {
         let schema = self.source.schema();
-        let (kind, table) = (self.source.kind(), self.name.clone());
-        let mut over = Source { kind, table_id, table, columns: vec![], ordinals: vec![] };
+        let input = match self.source.comes_once() {
+            true => Input::Batches(number),
+            false => Input::Table(number),
+        };
+        let mut over = Source::of_stage(input, &self.name, vec![]);
         for name in names {
             let ordinal = schema.index_of(name).map_err(|error| error.to_string())?;
             let column = schema.field(ordinal);

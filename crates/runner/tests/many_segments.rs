@@ -184,7 +184,6 @@ fn sum_of(segments: u64, processor: Processor) -> (u64, Duration) {
         program: &program,
         parameters: &[],
         tables: &tables,
-        children: &[],
         settings: &settings,
         token: &token,
     };
@@ -204,7 +203,7 @@ fn sum_of(segments: u64, processor: Processor) -> (u64, Duration) {
     let answer = answer.iter().find(|batch| batch.num_rows() == 1).unwrap();
     let total = answer.column(0).as_primitive::<Int64Type>().value(0);
     assert_eq!(total, of_segment * segments as i64);
-    assert_eq!(report.rows_in, segments * u64::from(SEGMENT_ROWS));
+    assert_eq!(report.streamed.rows_in, segments * u64::from(SEGMENT_ROWS));
     let second = repeated.second.lock().unwrap().unwrap();
     let first = second.duration_since(started);
     println!("{segments} segments in {wall:?}: first chunk after {first:?}, {peak} bytes");

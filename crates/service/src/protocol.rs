@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::devices::Devices;
 
 /// Changes with every message that is not what it was.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Batches of rows that a client may have sent and the run has not taken.
 pub const WINDOW_BATCHES: usize = 8;
@@ -50,7 +50,7 @@ pub enum Ask {
     /// the children's rows.
     Run(Box<Run>),
     /// Rows of a child plan, by its number.
-    Child(usize),
+    Batch(usize),
     /// The answer to a question: a byte a block.
     Held {
         /// The question's number.
@@ -139,12 +139,12 @@ impl Hello {
 /// What is to be run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// The program. Its one table is the heaps, as one.
+    /// The program. Its first table is the heaps, as one; the others are batches.
     pub program: Program,
     /// A value for each of its parameters.
     pub parameters: Vec<Scalar>,
-    /// Batches of each child that follow.
-    pub children: Vec<usize>,
+    /// How many batches follow of each of the other tables.
+    pub batches: Vec<usize>,
     /// The heaps, whose files are named from the data directory. The listed ranges travel apart.
     pub heaps: Vec<HeapBlocks>,
     /// How many ranges each heap has.

@@ -30,7 +30,8 @@ const THREADS_MAX: usize = 1024;
 /// What a client asked for.
 pub struct HeapRun {
     pub run: Run,
-    pub children: Vec<Vec<RecordBatch>>,
+    /// Batches of each table behind the heaps.
+    pub batches: Vec<Vec<RecordBatch>>,
 }
 
 /// A client's rows, for each of which it gets its credit back when it is taken.
@@ -67,7 +68,8 @@ pub fn answer(
     let queued_ms = came.elapsed().as_secs_f64() * 1e3;
     match run(heap, owner, rows, shared, token, outbox) {
         Ok(report) => {
-            let device = (report.processor == "cuda").then(|| device_name(shared)).flatten();
+            let device =
+                (report.streamed.processor == "cuda").then(|| device_name(shared)).flatten();
             let device_cache_bytes = shared.runner.device_cache_bytes();
             Reply::Finished(Box::new(Finished { report, device, queued_ms, device_cache_bytes }))
         }
@@ -97,10 +99,14 @@ fn run(
     token: &CancelToken,
     outbox: &Outbox<Reply>,
 ) -> Result<RunReport, RunError> {
-    let HeapRun { run, children } = heap;
-    let name = &run.program.pipeline.source.table;
+    let HeapRun { run, batches } = heap;
+    let name = &run.program.answer.source.table;
     let table = HeapTable::new(name, run.heaps, owner, rows)?;
     let table = table.filling_page_cache(run.fills_page_cache);
+    let mut tables = vec![Arc::new(StreamTable::new(name, Arc::new(table)))];
+    for (number, batches) in batches.into_iter().enumerate() {
+        tables.push(Arc::new(StreamTable::of_batches(&run.program, number + 1, batches)?));
+    }
     // Whoever asks has cores of its own, and weighed them.
     let (processor, fallback) = match shared.processor {
         Processor::Auto => (Processor::Cuda, Fallback::Allow),
@@ -115,8 +121,7 @@ fn run(
     let request = Request {
         program: &run.program,
         parameters: &run.parameters,
-        tables: &[Arc::new(StreamTable::new(name, Arc::new(table)))],
-        children: &children,
+        tables: &tables,
         settings: &settings,
         token,
     };

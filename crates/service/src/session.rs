@@ -83,23 +83,23 @@ fn taken(
         heap.direct = ranges.by_ref().take(*count).collect();
     }
     let bytes_max = shared.runner.memory().limit_bytes as usize / 2;
-    let mut children: Vec<Vec<RecordBatch>> = vec![Vec::new(); run.children.len()];
+    let mut batches: Vec<Vec<RecordBatch>> = vec![Vec::new(); run.batches.len()];
     let mut bytes = 0;
-    for _ in 0..run.children.iter().sum::<usize>() {
-        let Some(Frame { head: Ask::Child(number), body }) = protocol::read(reader)? else {
-            return unexpected("fewer rows of children than were announced");
+    for _ in 0..run.batches.iter().sum::<usize>() {
+        let Some(Frame { head: Ask::Batch(number), body }) = protocol::read(reader)? else {
+            return unexpected("fewer batches than were announced");
         };
         bytes += body.len();
         if bytes > bytes_max {
-            return unexpected("the children's rows take more than half of the service's memory");
+            return unexpected("the batches take more than half of the service's memory");
         }
-        let child = children.get_mut(number);
-        let child = child.ok_or_else(|| ProtocolError::Unexpected(format!("child {number}")))?;
-        child.push(protocol::decode_batch(body)?);
+        let of = batches.get_mut(number);
+        let of = of.ok_or_else(|| ProtocolError::Unexpected(format!("batches {number}")))?;
+        of.push(protocol::decode_batch(body)?);
     }
-    match children.iter().map(Vec::len).eq(run.children.iter().copied()) {
-        true => Ok(HeapRun { run, children }),
-        false => unexpected("rows of other children than were announced"),
+    match batches.iter().map(Vec::len).eq(run.batches.iter().copied()) {
+        true => Ok(HeapRun { run, batches }),
+        false => unexpected("other batches than were announced"),
     }
 }
 

@@ -70,7 +70,8 @@ impl Shell {
         if self.engine.processor != "cuda" {
             return;
         }
-        for reason in report.pipelines.iter().filter_map(|p| p.processor_why_not.as_ref()) {
+        for reason in report.pipelines.iter().filter_map(|p| p.streamed.processor_why_not.as_ref())
+        {
             if self.told.insert(reason.clone()) {
                 say!("not on the GPU: {reason}");
             }
@@ -179,7 +180,7 @@ fn summary(report: &QueryReport, head: String) -> String {
         text += &format!(", {bottleneck}");
     }
     let elsewhere: Vec<&String> =
-        report.pipelines.iter().filter_map(|p| p.processor_why_not.as_ref()).collect();
+        report.pipelines.iter().filter_map(|p| p.streamed.processor_why_not.as_ref()).collect();
     for reason in report.why_not.iter().filter(|r| !elsewhere.contains(r)) {
         text += &format!("\nleft to the planner: {reason}");
     }

@@ -193,7 +193,7 @@ fn summary(
         page_cache_dropped: !plan.drop_before_first.is_empty(),
         hot_ms: hot.iter().map(|report| report.wall_ms).collect(),
         planning_ms: best.planning_ms,
-        race_ms: best.pipelines.iter().map(|p| p.race.wall_ns as f64 / 1e6).sum(),
+        race_ms: best.pipelines.iter().map(|p| p.streamed.race.wall_ns as f64 / 1e6).sum(),
         bytes_read: last.bytes_read,
         bytes_by_path: last.bytes_by_path,
         cold_bytes_by_path: first.bytes_by_path,

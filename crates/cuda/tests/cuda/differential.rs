@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::{Array, RecordBatch};
 use headrace_cuda::RowOutput;
-use headrace_ir::{Pipeline, Source, SourceKind};
+use headrace_ir::{Input, Pipeline, Source};
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
@@ -47,8 +47,7 @@ pub fn bound_of(
 ) -> Result<Arc<Bound>, WhyNot> {
     let pipeline = Pipeline {
         source: Source {
-            kind: SourceKind::Table,
-            table_id: 0,
+            input: Input::Table(0),
             table: "t".into(),
             columns: table.fields.clone(),
             ordinals: (0..table.fields.len()).collect(),

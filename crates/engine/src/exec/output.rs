@@ -11,7 +11,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::{Result, internal_err};
-use headrace_ir::grouping::GROUPING_SET;
+use headrace_ir::pipeline::GROUPING_SET;
 use headrace_ir::{AggregateCall, AggregateFunction, Field, Sink};
 use headrace_pipeline::arrow_field;
 use headrace_pipeline::state::mean::mean_f64;

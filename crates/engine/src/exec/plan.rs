@@ -52,11 +52,11 @@ impl PipelineExec {
         original: Arc<dyn ExecutionPlan>,
         why_not: Vec<WhyNot>,
     ) -> Self {
-        let emission = match planned.program.pipeline.sink {
+        let emission = match planned.program.answer.sink {
             Sink::Rows { .. } => EmissionType::Incremental,
             _ => EmissionType::Final,
         };
-        let equivalence = match planned.program.pipeline.sink {
+        let equivalence = match planned.program.answer.sink {
             Sink::Sorted { .. } => original.properties().equivalence_properties().clone(),
             _ => EquivalenceProperties::new(original.schema()),
         };
@@ -82,7 +82,7 @@ impl PipelineExec {
             _ => None,
         })?;
         let mut planned = Planned { children: self.children.clone(), ..(*self.planned).clone() };
-        match &mut planned.program.pipeline.sink {
+        match &mut planned.program.answer.sink {
             Sink::Aggregate { sets, output: output @ AggregateOutput::Final, .. }
                 if sets.is_empty() =>
             {
@@ -118,7 +118,7 @@ impl PipelineExec {
 
     /// The streamed table.
     pub fn table(&self) -> &str {
-        &self.planned.program.pipeline.source.table
+        &self.planned.program.answer.source.table
     }
 
     /// Why the nodes above are not part of the pipeline.
@@ -133,7 +133,7 @@ impl PipelineExec {
 
     /// PCI address of the GPU that runs it, if one does.
     pub(crate) fn gpu_address(&self) -> Option<String> {
-        let ran_on = self.report().map(|report| report.processor);
+        let ran_on = self.report().map(|report| report.streamed.processor);
         if ran_on.as_deref().unwrap_or(self.processor().0) != "cuda" {
             return None;
         }
@@ -224,7 +224,7 @@ impl ExecutionPlan for PipelineExec {
     }
 
     fn fetch(&self) -> Option<usize> {
-        match &self.planned.program.pipeline.sink {
+        match &self.planned.program.answer.sink {
             Sink::Rows { limit, .. } | Sink::Sorted { limit, .. } => {
                 limit.and_then(|l| usize::try_from(l).ok())
             }
@@ -235,7 +235,7 @@ impl ExecutionPlan for PipelineExec {
     fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         let mut planned = (*self.planned).clone();
         let (Sink::Rows { limit, .. } | Sink::Sorted { limit, .. }) =
-            &mut planned.program.pipeline.sink
+            &mut planned.program.answer.sink
         else {
             return None;
         };

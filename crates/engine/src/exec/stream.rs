@@ -21,7 +21,9 @@ use headrace_flow::CancelToken;
 use headrace_format::batches::{BatchStream, BatchTable, ProducerError};
 use headrace_ir::Scalar;
 use headrace_pipeline::{ExecError, WhyNot};
-use headrace_runner::{ErrorClass, Fallback, Request, RunError, RunReport, StreamTable};
+use headrace_runner::{
+    ErrorClass, Fallback, Request, RunError, RunReport, StageReport, StreamTable,
+};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -107,7 +109,6 @@ impl Run {
             program: &planned.program,
             parameters: &parameters,
             tables: &tables,
-            children: &[],
             settings: self.node.settings(),
             token: &self.token,
         };
@@ -115,11 +116,11 @@ impl Run {
             true => self.node.runner().run_above(&request, emit),
             false => self.node.runner().run(&request, emit),
         }?;
-        if report.rows_out == 0 {
-            let totals = totals_of_nothing(&planned.program.pipeline.sink);
+        if report.streamed.rows_out == 0 {
+            let totals = totals_of_nothing(&planned.program.answer.sink);
             let totals =
                 totals.map_err(|error| RunError::Exec(ExecError::Internal(error.to_string())))?;
-            report.rows_out += totals.len() as u64;
+            report.streamed.rows_out += totals.len() as u64;
             totals.into_iter().all(emit);
         }
         Ok(report)
@@ -323,13 +324,14 @@ fn by_planner(
     if let Some(limit) = node.fetch() {
         plan = Arc::new(GlobalLimitExec::new(plan, 0, Some(limit)));
     }
-    node.record(RunReport {
+    let streamed = StageReport {
         table: node.table().to_string(),
         processor: "planner".into(),
         processor_why_not: Some(reason.to_string()),
         wall_ms: started.elapsed().as_secs_f64() * 1e3,
-        ..RunReport::default()
-    });
+        ..StageReport::default()
+    };
+    node.record(RunReport { streamed, ..RunReport::default() });
     plan.execute(0, context)
 }
 

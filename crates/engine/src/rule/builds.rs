@@ -16,10 +16,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use headrace_ir::{
-    BuildPlan, BuildSource, CompareOp, Expr, Field, NamedExpr, Pipeline, Probe, ProbeKind,
-    Register, Sink, Step,
-};
+use headrace_ir::{CompareOp, Expr, NamedExpr, Pipeline, Probe, ProbeKind, Register, Sink, Step};
 use headrace_pipeline::WhyNot;
 
 use super::graph::{Graph, Leaf, register};
@@ -51,7 +48,7 @@ pub(super) struct Builds<'a> {
     needed: &'a BTreeSet<Register>,
     reducer_bytes_max: u64,
     feeds: Feeds,
-    plans: Vec<BuildPlan>,
+    plans: Vec<Pipeline>,
     /// The build of a leaf.
     of_leaf: HashMap<usize, usize>,
     /// Builds of the keys by which streamed rows look for a match.
@@ -91,7 +88,7 @@ impl<'a> Builds<'a> {
         }
     }
 
-    pub fn finish(self) -> (Vec<BuildPlan>, Feeds) {
+    pub fn finish(self) -> (Vec<Pipeline>, Feeds) {
         (self.plans, self.feeds)
     }
 
@@ -125,7 +122,7 @@ impl<'a> Builds<'a> {
         Ok(build)
     }
 
-    fn add(&mut self, plan: BuildPlan) -> usize {
+    fn add(&mut self, plan: Pipeline) -> usize {
         self.plans.push(plan);
         self.plans.len() - 1
     }
@@ -308,7 +305,7 @@ fn plan_build(
     payload: &[Register],
     reducers: Vec<Reducer>,
     feeds: &mut Feeds,
-) -> Result<BuildPlan, WhyNot> {
+) -> Result<Pipeline, WhyNot> {
     let mut needed: BTreeSet<Register> = payload.iter().copied().collect();
     let asked = reducers.iter().flat_map(|reducer| &reducer.keys);
     needed.extend(keys.iter().chain(&leaf.filters).chain(asked).flat_map(Expr::registers));
@@ -321,18 +318,11 @@ fn plan_build(
         let is_optional = true;
         steps.push(Step::Probe(Probe { null_equal, is_optional, ..Probe::semi(build, keys) }));
     }
-    let key_fields = keys
-        .iter()
-        .map(|key| Field::new(key.to_string(), key.data_type(), key.nullable()))
-        .collect();
-    let payload_fields = payload
-        .iter()
-        .map(|&r| leaf.columns[r - leaf.first].clone())
-        .collect::<Result<Vec<_>, _>>()?;
-    let payload = payload.iter().zip(&payload_fields);
-    let payload = payload.map(|(&r, field)| numbering.apply(&register(r, field)).map(named));
+    let payload = payload.iter().map(|&r| {
+        let field = leaf.columns[r - leaf.first].clone()?;
+        numbering.apply(&register(r, &field)).map(named)
+    });
     let payload = payload.collect::<Result<_, WhyNot>>()?;
     let sink = Sink::Build { keys: at_hand.into_iter().map(named).collect(), payload };
-    let source = BuildSource::Pipeline(Box::new(Pipeline { source, steps, sink }));
-    Ok(BuildPlan { name: leaf.name(), source, keys: key_fields, payload: payload_fields })
+    Ok(Pipeline { source, steps, sink })
 }

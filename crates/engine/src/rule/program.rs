@@ -15,8 +15,8 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use headrace_ir::{
-    AggregateCall, AggregateOutput, Expr, Field, NamedExpr, OrderKey, Pipeline, Probe, ProbeKind,
-    Program, Register, Sink, Source, SourceKind, Step, Value,
+    AggregateCall, AggregateOutput, Expr, Field, Input, NamedExpr, OrderKey, Pipeline, Probe,
+    ProbeKind, Program, Register, Sink, Source, Step, Value,
 };
 use headrace_pipeline::WhyNot;
 
@@ -66,7 +66,7 @@ pub enum SinkSpec {
 pub struct Planned {
     /// The program.
     pub program: Program,
-    /// Its tables, by [`Source::table_id`], each once.
+    /// Its tables, by the number in [`Input::Table`], each once.
     pub tables: Vec<Arc<HeadraceTable>>,
     /// Plans whose rows are tables too: the numbers behind those of `tables`.
     pub children: Vec<Arc<dyn ExecutionPlan>>,
@@ -74,6 +74,19 @@ pub struct Planned {
     pub outputs: Vec<Output>,
     /// What gives each of the program's parameters its value, once the plan is run.
     pub subqueries: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+impl Planned {
+    /// The table that a source reads; `None` where rows come from elsewhere.
+    pub fn table(&self, source: &Source) -> Option<&Arc<HeadraceTable>> {
+        self.tables.get(source.input.table()?)
+    }
+
+    /// The table that the last stage streams, or the stages that its rows come from.
+    pub fn streamed_table(&self) -> Option<&Arc<HeadraceTable>> {
+        let chain = self.program.chain(self.program.stages.len());
+        self.table(&self.program.stage(*chain.last()?)?.source)
+    }
 }
 
 /// What feeds a program, as it is gathered.
@@ -96,14 +109,14 @@ impl Feeds {
             return table_source(leaf, needed, numbering, self);
         }
         let (plan, registers) = child_plan(leaf, needed)?;
-        let mut source = child_source(leaf, &registers, numbering)?;
-        source.table_id = self.children.len();
+        let input = Input::Batches(self.children.len());
+        let source = child_source(leaf, input, &registers, numbering)?;
         self.children.push(plan);
         Ok(source)
     }
 
     /// The number of a table.
-    fn table_id(&mut self, table: &Arc<HeadraceTable>) -> usize {
+    fn number(&mut self, table: &Arc<HeadraceTable>) -> usize {
         let known = self.tables.iter().position(|t| Arc::ptr_eq(t, table));
         known.unwrap_or_else(|| {
             self.tables.push(Arc::clone(table));
@@ -317,8 +330,10 @@ impl Assembly {
         let sink = finish_sink(&self.sink, &numbering)?;
         let (builds, Feeds { tables, children }) = builds.finish();
         let mut program = Program::new(builds, Pipeline { source, steps, sink });
-        for source in program.sources_mut().filter(|it| it.kind == SourceKind::Batches) {
-            source.table_id += tables.len();
+        for source in program.sources_mut() {
+            if let Input::Batches(number) = &mut source.input {
+                *number += tables.len();
+            }
         }
         program.parameters = self.graph.subqueries.parameters()?;
         let subqueries = self.graph.subqueries.into_exprs();
@@ -384,9 +399,8 @@ fn table_source(
         ordinals.push(ordinal);
         columns.push(field);
     }
-    let table_id = feeds.table_id(&table);
-    let (kind, table) = (SourceKind::Table, table.name().to_string());
-    Ok(Source { kind, table_id, table, columns, ordinals })
+    let input = Input::Table(feeds.number(&table));
+    Ok(Source { input, table: table.name().to_string(), columns, ordinals })
 }
 
 /// A child plan with the columns that are needed of it, and their registers.
@@ -409,6 +423,7 @@ fn child_plan(
 /// The source over a child plan.
 fn child_source(
     leaf: &Leaf,
+    input: Input,
     registers: &[Register],
     numbering: &mut Numbering,
 ) -> Result<Source, WhyNot> {
@@ -418,8 +433,7 @@ fn child_source(
         numbering.append(register, &field);
         columns.push(field);
     }
-    let (kind, table, ordinals) = (SourceKind::Batches, leaf.name(), (0..columns.len()).collect());
-    Ok(Source { kind, table_id: 0, table, columns, ordinals })
+    Ok(Source::of_stage(input, &leaf.name(), columns))
 }
 
 /// Any one column, for pipelines over a scan that was projected to none.

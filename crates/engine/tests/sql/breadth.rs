@@ -276,7 +276,7 @@ async fn groups_that_no_join_asks_for_are_not_made() {
     let (_folder, _, cpu) = sessions().await;
     let few = "select d_name, n from (select f_dim, count(*) n from fact group by f_dim) g join dim on f_dim = d_id";
     let reduced = |report: &QueryReport| {
-        report.pipelines.iter().any(|run| run.table == "fact" && run.builds.len() == 1)
+        report.pipelines.iter().any(|run| run.streamed.table == "fact" && run.builds.len() == 1)
     };
     let (_, all) = rows(&cpu, few).await.unwrap();
     assert!(!reduced(&all), "{all:?}");

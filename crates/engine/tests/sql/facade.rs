@@ -88,7 +88,7 @@ async fn a_limit_ends_a_race_early() {
     let query = session.sql("SELECT n FROM numbers WHERE n >= 0 LIMIT 5").await.unwrap();
     let (batches, report) = query.collect().await.unwrap();
     assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 5);
-    let race = &report.pipelines[0].race;
+    let race = &report.pipelines[0].streamed.race;
     assert!(race.ended_early, "{race:?}");
     assert!(race.bytes_by_path.total() < 12_000_000, "{race:?}");
 }
@@ -126,7 +126,7 @@ async fn groups_beyond_the_memory_limit_are_spilled_within_another_limit() {
         match (spill_limit_bytes, answer) {
             (None, Ok((batches, report))) => {
                 assert_eq!(batches.iter().map(|b| b.num_rows()).sum::<usize>(), 1_000_000);
-                assert!(report.pipelines[0].spilled_bytes > 1_000_000);
+                assert!(report.pipelines[0].streamed.spilled_bytes > 1_000_000);
             }
             (Some(_), Err(error)) => {
                 let error = error.to_string();
@@ -160,7 +160,7 @@ async fn reports_say_what_ran_and_why_not_elsewhere() {
     assert_eq!(report.processor, "cpu");
     assert_eq!(report.rows, 1);
     assert_eq!(report.bytes_by_path.total(), 4000);
-    assert_eq!(report.pipelines[0].rows_in, 1000);
+    assert_eq!(report.pipelines[0].streamed.rows_in, 1000);
     assert!(report.planning_ms > 0.0 && report.planning_ms <= report.wall_ms);
     let sql = "SELECT count(*) FROM numbers WHERE sqrt(n) = 3";
     let (_, report) = session.sql(sql).await.unwrap().collect().await.unwrap();

@@ -289,6 +289,6 @@ async fn prunes(folder: &Path, schema: &Schema, batch: &RecordBatch) {
         let query = format!("select count(*) as n from t where {condition}");
         let (found, report) = cpu.sql(&query).await.unwrap().collect().await.unwrap();
         assert!(pretty_format_batches(&found).unwrap().to_string().contains("| 40 |"));
-        assert_eq!(report.pipelines[0].pruned_batches, 9, "{report:?}");
+        assert_eq!(report.pipelines[0].streamed.pruned_batches, 9, "{report:?}");
     }
 }

@@ -154,7 +154,10 @@ async fn child_plans_of_builds_that_are_larger_than_the_limit_are_divided() {
     let total: i64 = (1..=400_000).map(|n: i64| n / 3).sum();
     assert!(text.contains("400000") && text.contains(&total.to_string()), "{text}");
     let report = &report.pipelines[0];
-    assert!(report.builds[0].contains("divided") && report.spilled_bytes > 0, "{report:?}");
+    assert!(
+        report.builds[0].contains("divided") && report.streamed.spilled_bytes > 0,
+        "{report:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -47,7 +47,7 @@ async fn compare_all(scale: f64, fact_files: u32, processor: &str) {
             assert_eq!(report.pipeline_share(), PipelineShare::Whole, "{}", query.id);
             assert_eq!(report.processor, processor, "{}", query.id);
             let pipeline = &report.pipelines[0];
-            assert_eq!(pipeline.table, "lineorder");
+            assert_eq!(pipeline.streamed.table, "lineorder");
             if run_number == 1 {
                 assert_eq!(pipeline.builds_made, 0, "Q{}: builds are cached", query.id);
             }
@@ -111,10 +111,10 @@ async fn the_keys_of_a_build_prune_the_streamed_table() {
     set(&session, "processor", "cpu").await;
     let (found, report) = run(&session, sql).await;
     assert_eq!(found, expected);
-    let pruned: u64 = report.pipelines.iter().map(|p| p.pruned_batches).sum();
+    let pruned: u64 = report.pipelines.iter().map(|p| p.streamed.pruned_batches).sum();
     assert!(pruned > 0, "{report:?}");
     assert!(
-        report.pipelines.iter().any(|p| p.builds_made == 1 && p.pruned_batches > 0),
+        report.pipelines.iter().any(|p| p.builds_made == 1 && p.streamed.pruned_batches > 0),
         "{report:?}"
     );
 }

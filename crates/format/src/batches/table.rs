@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::StringArray;
 use arrow_schema::{Field, Schema, SchemaRef};
 use headrace_io::{FileIdentity, InputPolicy, MemoryFile, ReadAt, SourceFile};
-use headrace_ir::SourceKind;
 
 use super::column::{Dictionary, table_type};
 use super::feed::BatchFeed;
@@ -116,8 +115,8 @@ impl Table for BatchTable {
         &self.schema
     }
 
-    fn kind(&self) -> SourceKind {
-        SourceKind::Batches
+    fn comes_once(&self) -> bool {
+        true
     }
 
     fn policy(&self) -> InputPolicy {

@@ -11,7 +11,6 @@ use std::task::{Poll, Waker};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use headrace_io::{FileIdentity, InputPolicy, ReadAt, SourceFile};
-use headrace_ir::SourceKind;
 use serde::{Deserialize, Serialize};
 
 use super::BlockOwner;
@@ -260,8 +259,8 @@ impl Table for HeapTable {
         self.parts.schema()
     }
 
-    fn kind(&self) -> SourceKind {
-        SourceKind::Batches
+    fn comes_once(&self) -> bool {
+        true
     }
 
     fn policy(&self) -> InputPolicy {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use arrow_array::RecordBatch;
 use headrace_io::try_map;
-use headrace_ir::{Field, Scalar};
+use headrace_ir::Field;
 
 use crate::ExecError;
 use crate::bound::Repr;
@@ -12,11 +12,9 @@ use crate::build::payload::{Placement, encode};
 use crate::build::{
     BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, PayloadData, Presence, key,
 };
-use crate::column::{Column, vector_array};
+use crate::column::Column;
 use crate::column_in::append_array;
-use crate::cpu::eval::literal;
 use crate::cpu::vector::{Data, Vector};
-use crate::state::output_batch;
 
 /// A direct-address table may have this many entries for each row ..
 const DIRECT_ENTRIES_A_ROW: u64 = 64;
@@ -88,28 +86,6 @@ impl BuildTable {
             .collect();
         let payload = columns.split_off(keys.len());
         Self::assemble(name, columns, payload, rows, options)
-    }
-
-    /// A build from rows of constants: the keys, then the payload.
-    pub fn from_values(
-        name: &str,
-        keys: &[Field],
-        payload: &[Field],
-        rows: &[Vec<Scalar>],
-        options: BuildOptions,
-    ) -> Result<Self, ExecError> {
-        let fields: Vec<&Field> = keys.iter().chain(payload).collect();
-        let batch = |row: &Vec<Scalar>| {
-            let arrays = row.iter().map(|value| {
-                let repr = Repr::of(&value.data_type).ok_or_else(|| {
-                    ExecError::Internal(format!("a build column of type {}", value.data_type))
-                })?;
-                vector_array(&literal(value, &repr)?.spelled(1), &repr, &value.data_type, 1)
-            });
-            output_batch(fields.iter().copied(), arrays.collect::<Result<_, _>>()?, 1)
-        };
-        let batches = rows.iter().map(batch).collect::<Result<Vec<_>, _>>()?;
-        Self::from_batches(name, keys, payload, &batches, options)
     }
 
     /// A build from columns of `rows` rows. Keys are never codes, except those of a

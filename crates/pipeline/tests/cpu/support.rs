@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use headrace_ir::{
     AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Encoding, Expr, Field,
-    NamedExpr, OnOverflow, Pipeline, Probe, ProbeKind, Scalar, Sink, Source, SourceKind, Step,
+    Input, NamedExpr, OnOverflow, Pipeline, Probe, ProbeKind, Scalar, Sink, Source, Step,
     ValueRange,
 };
 use headrace_pipeline::bind::{BindOptions, bind};
@@ -100,8 +100,7 @@ impl Table {
 
     pub fn source(&self) -> Source {
         Source {
-            kind: SourceKind::Table,
-            table_id: 0,
+            input: Input::Table(0),
             table: self.name.clone(),
             columns: self.fields.clone(),
             ordinals: (0..self.fields.len()).collect(),

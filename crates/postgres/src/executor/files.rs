@@ -58,7 +58,7 @@ pub(super) unsafe fn stream(
 ) -> Result<Vec<RecordBatch>, WhyNot> {
     let (estate, context) = ((*node).ss.ps.state, (*node).ss.ps.ps_ExprContext);
     let mut program = plan.program.clone();
-    program.pipeline.sink.set_limit(given.limit);
+    program.answer.sink.set_limit(given.limit);
     let Some(part) = plan.parts.first() else { return why_not("a plan without a table") };
     let (table, wanted) = (Oid::from(part.table), &part.attributes);
     let opened = foreign::opened(table, wanted, clauses, program, estate, context)?;

@@ -127,8 +127,8 @@ unsafe fn stream_blocks(
     let cached_blocks = u64::try_from(pg_sys::effective_cache_size).unwrap_or(0);
     let fills_page_cache = counts.direct <= cached_blocks;
     let mut program = plan.program.clone();
-    program.pipeline.source.ordinals = ordinals(plan, &parts)?;
-    program.pipeline.sink.set_limit(given.limit);
+    program.answer.source.ordinals = ordinals(plan, &parts)?;
+    program.answer.sink.set_limit(given.limit);
     let (table, way) = match by_service {
         true => {
             let (rows, owner) = (Arc::new(RowSender::default()), Arc::clone(&owner));
@@ -137,7 +137,7 @@ unsafe fn stream_blocks(
         }
         false => {
             let (sender, receiver) = batch_channel(QUEUED_BATCHES);
-            let name = &plan.program.pipeline.source.table;
+            let name = &plan.program.answer.source.table;
             let table = HeapTable::new(name, heaps, Arc::clone(&owner) as _, receiver);
             let table = table.map_err(|error| WhyNot(error.to_string()))?;
             let (pages, handed_over) = channel(QUEUED_PAGES);
@@ -187,7 +187,7 @@ unsafe fn stream_blocks(
 
 /// The places of the source's columns among those of the first part.
 fn ordinals(plan: &Plan, parts: &[Part]) -> Result<Vec<usize>, WhyNot> {
-    let columns = &plan.program.pipeline.source.columns;
+    let columns = &plan.program.answer.source.columns;
     let place = |name: &str| {
         let mut columns = parts.first()?.description.columns();
         columns.position(|(own, _)| own == name)
@@ -226,7 +226,7 @@ fn name_columns(
     part: &plan::Part,
     description: &mut Description,
 ) -> Result<Vec<usize>, WhyNot> {
-    let columns = &plan.program.pipeline.source.columns;
+    let columns = &plan.program.answer.source.columns;
     let names: Vec<&String> = columns.iter().map(|column| &column.name).collect();
     // Others of these names are other columns.
     for attribute in &mut description.attributes {

@@ -26,7 +26,8 @@ use crate::settings;
 pub(super) struct Job {
     pub program: Program,
     pub values: Vec<Scalar>,
-    pub children: Vec<Vec<RecordBatch>>,
+    /// Rows of each child plan: the tables behind the first.
+    pub children: Vec<RecordBatch>,
     pub table: Table,
 }
 
@@ -139,7 +140,7 @@ impl Job {
                 let run = protocol::Run {
                     program,
                     parameters: values,
-                    children: Vec::new(),
+                    batches: Vec::new(),
                     heaps,
                     ranges: Vec::new(),
                     fills_page_cache,
@@ -151,9 +152,15 @@ impl Job {
                 })
             }
             Table::Own(table) => {
-                let (runner, table) = (runner(), Arc::new(table));
+                let runner = runner();
                 let share = Some(settings::thread_share());
                 Box::new(move |token| {
+                    let mut tables = vec![Arc::new(table)];
+                    for (number, rows) in (1..).zip(children) {
+                        let table = StreamTable::of_batches(&program, number, vec![rows]);
+                        let table = table.map_err(|error| WhyNot(error.to_string()))?;
+                        tables.push(Arc::new(table));
+                    }
                     let settings = Settings {
                         processor: Processor::Cpu,
                         fallback: Fallback::Forbid,
@@ -167,8 +174,7 @@ impl Job {
                         &Request {
                             program: &program,
                             parameters: &values,
-                            tables: &[table],
-                            children: &children,
+                            tables: &tables,
                             settings: &settings,
                             token,
                         },

@@ -51,7 +51,7 @@ pub enum Read {
 /// What a run is given besides its table.
 pub(super) struct Given {
     pub values: Vec<Scalar>,
-    pub children: Vec<Vec<RecordBatch>>,
+    pub children: Vec<RecordBatch>,
     /// Rows that are wanted; `None`: all.
     pub limit: Option<u64>,
 }
@@ -90,7 +90,7 @@ unsafe fn answer(
     let mut children = Vec::new();
     let states = items::<pg_sys::PlanState>((*node).custom_ps).skip(1);
     for (child, state) in plan.children.iter().zip(states) {
-        children.push(vec![rows_of(child, state)?]);
+        children.push(rows_of(child, state)?);
     }
     let limit = limit(context, plan, parameters);
     let given = Given { values, children, limit };

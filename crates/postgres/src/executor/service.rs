@@ -134,7 +134,7 @@ pub fn connect(start: &Start, token: &CancelToken) -> Result<Connection, client:
 pub(super) fn run(
     start: &Start,
     run: protocol::Run,
-    children: &[Vec<RecordBatch>],
+    children: &[RecordBatch],
     rows: &RowSender,
     owner: &Owner,
     token: &CancelToken,

@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use headrace_format::arrow::{ArrowTable, ChunkOptions, ColumnBound, ir_type as pipeline_type};
-use headrace_ir::{
-    Expr, Field, NamedExpr, Pipeline, Program, Scalar, Sink, Source, SourceKind, Step,
-};
+use headrace_ir::{Expr, Field, Input, NamedExpr, Pipeline, Program, Scalar, Sink, Source, Step};
 use headrace_runner::{RunReport, StreamTable, bounds};
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo};
 use serde::{Deserialize, Serialize};
@@ -107,9 +105,7 @@ impl Pushed {
             }
         }
         // Where columns are in the files is seen at execution.
-        let ordinals = (0..columns.len()).collect();
-        let (kind, table) = (SourceKind::Table, files.name().to_string());
-        let source = Source { kind, table_id: 0, table, columns, ordinals };
+        let source = Source::of_stage(Input::Table(0), files.name(), columns);
         let gathers = of_rows.is_some() && !steps.is_empty() && is_worth_it(root, relation);
         let sink = Sink::Rows { columns: of_rows.unwrap_or_default(), limit: None };
         let pipeline = Pipeline { source, steps, sink };
@@ -122,7 +118,7 @@ impl Pushed {
 
     /// Whether it says anything.
     pub fn is_empty(&self) -> bool {
-        self.program.pipeline.steps.is_empty()
+        self.program.answer.steps.is_empty()
     }
 
     /// The rows that meet the conditions.
@@ -137,10 +133,10 @@ impl Pushed {
         values: Vec<Scalar>,
     ) -> Result<(RunReport, Vec<RecordBatch>), WhyNot> {
         let mut program = self.program.clone();
-        program.pipeline.source.ordinals.clear();
+        program.answer.source.ordinals.clear();
         for number in &self.attributes {
             match table.origin(table.column(*number)?, arrow, found)? {
-                Origin::File { ordinal, .. } => program.pipeline.source.ordinals.push(ordinal),
+                Origin::File { ordinal, .. } => program.answer.source.ordinals.push(ordinal),
                 Origin::Folder => return why_not("a column that came to be names of folders"),
             }
         }
@@ -159,13 +155,13 @@ impl Pushed {
         let program = self.program.with_values(values);
         let program = program.map_err(|error| WhyNot(error.to_string()))?;
         let mut conditions = Vec::new();
-        for (register, interval) in bounds(&program.pipeline, &[]) {
+        for (register, interval) in bounds(&program.answer, &[]) {
             let column = table.column(self.attributes[register])?;
             let Origin::File { ordinal, .. } = table.origin(column, arrow, found)? else {
                 continue;
             };
             // Numbers that bound one type mean nothing in another.
-            let planned = &program.pipeline.source.columns[register].data_type;
+            let planned = &program.answer.source.columns[register].data_type;
             let of_file = pipeline_type(arrow.schema().field(ordinal).data_type());
             if of_file.as_ref() == Some(planned) {
                 conditions.push(ColumnBound {

@@ -112,7 +112,7 @@ pub unsafe fn opened(
         // Columns are known from a file; no row of it is wanted.
         found.push(all.swap_remove(0));
         let never = Scalar::new(DataType::Bool, Value::Bool(false));
-        program.pipeline.steps.insert(0, Step::Filter(Expr::Literal(never)));
+        program.answer.steps.insert(0, Step::Filter(Expr::Literal(never)));
     }
     let arrow = files::open(&found)?;
     let mut ordinals = Vec::new();
@@ -122,9 +122,9 @@ pub unsafe fn opened(
             Origin::Folder => return why_not("a column that came to be names of folders"),
         }
     }
-    program.pipeline.source.ordinals = ordinals;
+    program.answer.source.ordinals = ordinals;
     Ok(Opened {
-        table: StreamTable::new(&program.pipeline.source.table, arrow),
+        table: StreamTable::new(&program.answer.source.table, arrow),
         program,
         files: read as u64,
         ruled_out_files: (files - read) as u64,

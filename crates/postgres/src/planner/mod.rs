@@ -30,8 +30,7 @@ use std::collections::HashMap;
 
 use headrace_format::heap::JsonbQuery;
 use headrace_ir::{
-    BuildPlan, BuildSource, DataType, Expr, Field, Pipeline, Probe, ProbeKind, Program, Scalar,
-    Source, SourceKind, Step,
+    DataType, Expr, Field, Input, Pipeline, Probe, ProbeKind, Program, Scalar, Source, Step,
 };
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo, UpperRelationKind};
 
@@ -206,12 +205,10 @@ impl Layout {
             attributes: Vec::new(),
             reads: Vec::new(),
             source: Source {
-                kind: if streamed.files.is_some() {
-                    SourceKind::Table
-                } else {
-                    SourceKind::Batches
+                input: match streamed.files {
+                    Some(_) => Input::Table(0),
+                    None => Input::Batches(0),
                 },
-                table_id: 0,
                 table: nodes::owned((*entry.eref).aliasname),
                 columns: Vec::new(),
                 ordinals: Vec::new(),
@@ -466,13 +463,14 @@ unsafe fn column_name(entry: &pg_sys::RangeTblEntry, var: &pg_sys::Var) -> Strin
     }
 }
 
-fn build(number: usize, join: &Join, keys: &[ChildColumn], payload: &[Payload]) -> BuildPlan {
-    BuildPlan {
-        name: join.name.clone(),
-        source: BuildSource::Child(number),
-        keys: keys.iter().map(|key| key.field.clone()).collect(),
-        payload: payload.iter().map(|payload| payload.field.clone()).collect(),
-    }
+/// The build of a child plan's rows: its tables are those behind the first.
+fn build(number: usize, join: &Join, keys: &[ChildColumn], payload: &[Payload]) -> Pipeline {
+    let fields = keys.iter().map(|key| key.field.clone());
+    let fields = fields.chain(payload.iter().map(|payload| payload.field.clone()));
+    let source = Source::of_stage(Input::Batches(number + 1), &join.name, fields.collect());
+    let mut columns = source.all_columns();
+    let payload = columns.split_off(keys.len());
+    Pipeline { source, steps: Vec::new(), sink: Sink::Build { keys: columns, payload } }
 }
 
 fn child(join: &Join, keys: Vec<ChildColumn>, payload: &[Payload]) -> Child {

@@ -142,8 +142,7 @@ impl Cost {
         };
         let steps = 1.0 + PROBE_SHARE * children.len() as f64;
         let run = rows * row * (visible * ROW_SHARE * steps + (1.0 - visible));
-        let groups =
-            groups * row * Self::group_rows(&offer.made.plan.program.pipeline.sink, groups);
+        let groups = groups * row * Self::group_rows(&offer.made.plan.program.answer.sink, groups);
         // Any rows will do: the stream ends when there are enough.
         let share = match top {
             Some(top) if !top.is_sorted() => given_rows / all_rows,

@@ -138,7 +138,10 @@ fn distinct_values_are_counted_and_added_once() {
                 run_on(Processor::Cpu, &runner, &program, std::slice::from_ref(&table)).unwrap();
             let wanted = expected(count, by_city, names);
             assert_eq!(rows(&batches), wanted, "{count} rows, {by_city}, {names}");
-            assert_eq!((report.rows_in, report.rows_out), (count as u64, wanted.len() as u64));
+            assert_eq!(
+                (report.streamed.rows_in, report.streamed.rows_out),
+                (count as u64, wanted.len() as u64)
+            );
         }
     }
 }
@@ -151,15 +154,15 @@ fn both_groupings_spill_where_memory_is_short() {
     let runner = Runner::new(&options);
     let mut program = program(&table, true, true);
     // As many groups as there are values.
-    if let Sink::Aggregate { keys, .. } = &mut program.pipeline.sink {
-        keys[0].expr = program.pipeline.source.register(1);
+    if let Sink::Aggregate { keys, .. } = &mut program.answer.sink {
+        keys[0].expr = program.answer.source.register(1);
     }
     let (batches, report) =
         run_on(Processor::Cpu, &runner, &program, std::slice::from_ref(&table)).unwrap();
     let groups: usize = batches.iter().map(RecordBatch::num_rows).sum();
     let values: BTreeSet<_> = (0..ROWS).map(value).collect();
     assert_eq!(groups, values.len());
-    assert!(report.spilled_bytes > 0);
+    assert!(report.streamed.spilled_bytes > 0);
 }
 
 #[test]

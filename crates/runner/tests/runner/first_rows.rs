@@ -121,7 +121,7 @@ fn record_batches_without_a_row_of_use_are_not_read() {
         let (found, report) = run_on(Processor::Cpu, &runner, &program, &tables).unwrap();
         let what = format!("{} {:?} limit {}", case.column, case.key, case.limit);
         assert_eq!(rows(&found), expected(&values, &case), "{what}");
-        let pruned = report.pruned_batches;
+        let pruned = report.streamed.pruned_batches;
         assert!(pruned >= least && (least > 0 || pruned == 0), "{what}: {pruned} of {BATCHES}");
     }
 }

@@ -77,7 +77,7 @@ fn run_with(
     let batches = std::sync::Mutex::new(Vec::new());
     let runner = Runner::new(&RunnerOptions::default());
     let (parameters, tables) = (&[][..], &[table][..]);
-    let request = Request { program, parameters, tables, children: &[], settings, token };
+    let request = Request { program, parameters, tables, settings, token };
     let report = runner.run(&request, &|batch: RecordBatch| {
         batches.lock().unwrap().push(batch);
         true
@@ -111,7 +111,7 @@ fn check(heap: &Heap) {
             let run = run_with(&program, table, &settings(threads), &CancelToken::new());
             let (answer, report) = run.unwrap();
             assert_eq!(answer, expected, "{threads} threads");
-            assert_eq!(report.rows_in, ROWS as u64);
+            assert_eq!(report.streamed.rows_in, ROWS as u64);
             assert_eq!(server.join().unwrap(), served);
         }
     }
@@ -177,7 +177,7 @@ fn every_way_of_the_bytes_brings_the_same_rows() {
         let program = grouped(&table);
         let (answer, report) = run_with(&program, table, &settings, &CancelToken::new()).unwrap();
         assert_eq!(answer, expected, "{access}");
-        let bytes = report.race.bytes_by_path;
+        let bytes = report.streamed.race.bytes_by_path;
         let files = (u64::from(BLOCKS) - 2) * build::BLOCK as u64;
         assert_eq!(bytes.total() - bytes.memory, files, "{access}: {bytes:?}");
         assert!(bytes.memory > 0 && bytes.cached == 0, "{access}: {bytes:?}");
@@ -274,7 +274,7 @@ fn whoever_has_rows_enough_waits_for_no_block() {
     let sink = Sink::Rows { columns, limit: Some(10) };
     let program = Program::new(vec![], Pipeline { source, steps: vec![], sink });
     let (rows, report) = run(&program, table).unwrap();
-    assert_eq!((rows.len(), report.race.ended_early), (10, true));
+    assert_eq!((rows.len(), report.streamed.race.ended_early), (10, true));
     server.join().unwrap();
 }
 
@@ -287,8 +287,8 @@ fn rows_of_text_are_for_the_cpu_and_auto_says_why() {
     let settings = Settings { processor: Processor::Auto, ..settings(2) };
     let (answer, report) = run_with(&names(&table), table, &settings, &CancelToken::new()).unwrap();
     assert_eq!(answer, expected(names));
-    assert_eq!(report.processor, "cpu");
-    assert!(report.processor_why_not.is_some());
+    assert_eq!(report.streamed.processor, "cpu");
+    assert!(report.streamed.processor_why_not.is_some());
     server.join().unwrap();
 }
 

@@ -16,8 +16,8 @@ use headrace_format::arrow::{ArrowTable, WriterOptions};
 use headrace_format::batches::{BatchTable, Ready};
 use headrace_io::{InputPolicy, MemoryUse, SourceFile, drop_cache};
 use headrace_ir::{
-    AggregateCall, AggregateFunction, BuildPlan, BuildSource, CompareOp, DataType, Expr, NamedExpr,
-    Pipeline, Probe, Program, Scalar, Sink, SourceKind, Step,
+    AggregateCall, AggregateFunction, CompareOp, DataType, Expr, NamedExpr, Pipeline, Probe,
+    Program, Scalar, Sink, Step,
 };
 use headrace_runner::{
     ErrorClass, Processor, RunError, RunReport, Runner, RunnerOptions, StreamTable,
@@ -185,11 +185,11 @@ fn batches_of_any_shape_answer_as_a_file_does() {
                 ];
                 for table in tables.map(stream) {
                     let program = grouped(&table, group);
-                    assert_eq!(program.pipeline.source.kind, SourceKind::Batches);
+                    assert!(program.answer.source.input.comes_once());
                     let (answer, report) = run(&program, table).unwrap();
                     assert_eq!(answer, expected, "{group}");
-                    assert_eq!(report.rows_in, ROWS as u64);
-                    let by_path = report.race.bytes_by_path;
+                    assert_eq!(report.streamed.rows_in, ROWS as u64);
+                    let by_path = report.streamed.race.bytes_by_path;
                     assert_eq!(by_path.memory, by_path.total());
                 }
             }
@@ -216,7 +216,10 @@ fn gpu_batches_of_any_shape_answer_as_a_file_does() {
                 let (answer, report) =
                     run_on(Processor::Cuda, &runner, &program, &[table]).unwrap();
                 assert_eq!(rows(&answer), expected, "{group}");
-                assert_eq!((report.processor.as_str(), report.rows_in), ("cuda", ROWS as u64));
+                assert_eq!(
+                    (report.streamed.processor.as_str(), report.streamed.rows_in),
+                    ("cuda", ROWS as u64)
+                );
             }
         }
     }
@@ -233,15 +236,12 @@ fn a_build_can_be_made_of_batches_and_is_not_kept() {
         let tables = [file(&path), stream(batches(vec![batch(0..1000, Codes::Own)]))];
         let few = tables[1].source_over(1, &["number"]).unwrap();
         let key = NamedExpr { name: "number".into(), expr: few.register(0) };
-        let keys = vec![few.columns[0].clone()];
         let sink = Sink::Build { keys: vec![key], payload: vec![] };
-        let pipeline = Box::new(Pipeline { source: few, steps: vec![], sink });
-        let source = BuildSource::Pipeline(pipeline);
-        let build = BuildPlan { name: "few".into(), source, keys, payload: vec![] };
+        let build = Pipeline { source: few, steps: vec![], sink };
         let mut program = total(&tables[0]);
-        let number = program.pipeline.source.register(0);
-        program.pipeline.steps.push(Step::Probe(Probe::semi(0, vec![number])));
-        program.builds.push(build);
+        let number = program.answer.source.register(0);
+        program.answer.steps.push(Step::Probe(Probe::semi(0, vec![number])));
+        program.stages.push(build);
         let (answer, report) = run_on(Processor::Cpu, &runner, &program, &tables).unwrap();
         assert_eq!(rows(&answer), [numbers.to_string()]);
         assert_eq!((report.builds_made, report.builds_cached), (1, 0));
@@ -256,9 +256,9 @@ fn a_program_says_whether_rows_come_once_and_who_hands_over_something_else_is_re
     write(&path, 0..10);
     let come_once = || stream(batches(vec![batch(0..10, Codes::One)]));
     let error = run(&total(&file(&path)), come_once()).unwrap_err();
-    assert!(error.to_string().contains("wants Table"), "{error}");
+    assert!(error.to_string().contains("as batches that come once"), "{error}");
     let error = run(&total(&come_once()), file(&path)).unwrap_err();
-    assert!(error.to_string().contains("wants Batches"), "{error}");
+    assert!(error.to_string().contains("as a table"), "{error}");
     // The same batches cannot be read again.
     let table = come_once();
     let program = total(&table);
@@ -310,7 +310,7 @@ fn a_file_that_changes_is_an_error_only_if_that_is_checked() {
                     assert_eq!(round % 2, 0, "{error}");
                 }
                 (Ok((_, report)), false) => {
-                    let by_path = report.race.bytes_by_path;
+                    let by_path = report.streamed.race.bytes_by_path;
                     assert_eq!((by_path.mapped, by_path.cached), (0, 0));
                     assert!(by_path.buffered + by_path.direct > 0);
                 }
@@ -361,7 +361,11 @@ fn an_input_that_is_never_cached_leaves_nothing_in_the_cache() {
         let runner = Runner::new(&RunnerOptions::default());
         let program = total(&table);
         let (_, report) = run_on(Processor::Cpu, &runner, &program, &[table]).unwrap();
-        assert!(report.race.bytes_by_path.direct > 0, "{:?}", report.race.bytes_by_path);
+        assert!(
+            report.streamed.race.bytes_by_path.direct > 0,
+            "{:?}",
+            report.streamed.race.bytes_by_path
+        );
         assert_eq!(runner.budget().uses().of(MemoryUse::HostCache) > 0, cached);
     }
 }

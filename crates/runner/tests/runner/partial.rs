@@ -214,7 +214,7 @@ fn states_of_another_aggregation_or_version_are_refused() {
         error.to_string()
     };
     let mut other = program.clone();
-    let Sink::Aggregate { calls, .. } = &mut other.pipeline.sink else { unreachable!() };
+    let Sink::Aggregate { calls, .. } = &mut other.answer.sink else { unreachable!() };
     // Of the same types: only its meaning is another.
     calls[5].function = AggregateFunction::Min;
     let text = refused(&other, &states[0]);
@@ -246,7 +246,7 @@ fn sets() -> Vec<Vec<usize>> {
 
 fn in_sets(table: &StreamTable, keys: &[&str], output: AggregateOutput) -> Program {
     let mut program = grouped(table, keys, output);
-    let Sink::Aggregate { sets: wanted, .. } = &mut program.pipeline.sink else { unreachable!() };
+    let Sink::Aggregate { sets: wanted, .. } = &mut program.answer.sink else { unreachable!() };
     *wanted = sets();
     program
 }

@@ -7,8 +7,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use headrace_format::arrow::WriterOptions;
 use headrace_format::batches::{BatchTable, Ready};
 use headrace_ir::{
-    AggregateCall, AggregateFunction, BuildPlan, BuildSource, CompareOp, DataType, Expr, Field,
-    NamedExpr, OrderKey, Pipeline, Probe, ProbeKind, Program, Sink, Step,
+    AggregateCall, AggregateFunction, CompareOp, DataType, Expr, NamedExpr, OrderKey, Pipeline,
+    Probe, ProbeKind, Program, Sink, Step,
 };
 use headrace_runner::{ErrorClass, Processor, RunReport, Runner, RunnerOptions, StreamTable};
 
@@ -55,18 +55,12 @@ fn named(name: &str, expr: Expr) -> NamedExpr {
 }
 
 /// A build by `key` with `text` and `value`.
-fn build(tables: &[Arc<StreamTable>], table: usize) -> BuildPlan {
+fn build(tables: &[Arc<StreamTable>], table: usize) -> Pipeline {
     let source = tables[table].source_over(table, &["key", "text", "value"]).unwrap();
-    let columns = source.columns.clone();
     let keys = vec![named("key", source.register(0))];
     let payload = vec![named("text", source.register(1)), named("value", source.register(2))];
     let sink = Sink::Build { keys, payload };
-    BuildPlan {
-        name: source.table.clone(),
-        keys: vec![columns[0].clone()],
-        payload: columns[1..].to_vec(),
-        source: BuildSource::Pipeline(Box::new(Pipeline { source, steps: vec![], sink })),
-    }
+    Pipeline { source, steps: vec![], sink }
 }
 
 fn register(index: usize, data_type: DataType) -> Expr {
@@ -144,7 +138,7 @@ fn compared(
     let little = runner(Some(LIMIT_BYTES), folder.path());
     let (found, report) = run_on(Processor::Cpu, &little, program, tables).unwrap();
     assert!(report.builds.iter().any(|b| b.contains("divided")), "{what}: {:?}", report.builds);
-    assert!(report.spilled_bytes > 0, "{what}");
+    assert!(report.streamed.spilled_bytes > 0, "{what}");
     let (found, expected) = (rows(&found), rows(&expected));
     assert!(found == expected, "{what}: {} rows, {} expected", found.len(), expected.len());
     assert!(!found.is_empty(), "{what}");
@@ -191,18 +185,18 @@ fn two_builds_that_are_too_large_with_conditions_around_them() {
     let folder = tempfile::tempdir().unwrap();
     let tables = tables(folder.path());
     let mut program = join(&tables, probe(0, 0, ProbeKind::Inner), Out::Groups);
-    program.builds.push(build(&tables, 2));
+    program.stages.push(build(&tables, 2));
     // By the value of a row of d, that of f computed.
     let sum = Expr::arithmetic(
         headrace_ir::ArithmeticOp::Add,
         register(2, DataType::Int64),
         register(4, DataType::Int64),
     );
-    program.pipeline.steps.push(Step::Compute(named("sum", sum)));
-    program.pipeline.steps.push(Step::Probe(probe(1, 4, ProbeKind::Left)));
+    program.answer.steps.push(Step::Compute(named("sum", sum)));
+    program.answer.steps.push(Step::Probe(probe(1, 4, ProbeKind::Left)));
     let less =
         Expr::compare(CompareOp::Lt, register(5, DataType::Int64), register(7, DataType::Int64));
-    program.pipeline.steps.push(Step::Filter(Expr::Or(vec![
+    program.answer.steps.push(Step::Filter(Expr::Or(vec![
         less,
         Expr::IsNull(Box::new(register(7, DataType::Int64))),
     ])));
@@ -214,12 +208,12 @@ fn two_builds_that_are_too_large_with_conditions_around_them() {
 fn told(tables: &[Arc<StreamTable>], is_told: bool) -> Program {
     let mut program = join(tables, probe(0, 0, ProbeKind::Semi), Out::Groups);
     let mut other = build(tables, 2);
-    if let (BuildSource::Pipeline(pipeline), true) = (&mut other.source, is_told) {
-        let keys = vec![pipeline.source.register(0)];
-        pipeline.steps.push(Step::Probe(Probe { is_optional: true, ..Probe::semi(0, keys) }));
+    if is_told {
+        let keys = vec![other.source.register(0)];
+        other.steps.push(Step::Probe(Probe { is_optional: true, ..Probe::semi(0, keys) }));
     }
-    program.builds.push(other);
-    program.pipeline.steps.push(Step::Probe(probe(1, 0, ProbeKind::Inner)));
+    program.stages.push(other);
+    program.answer.steps.push(Step::Probe(probe(1, 0, ProbeKind::Inner)));
     program
 }
 
@@ -250,11 +244,10 @@ fn what_only_tells_is_left_out_where_memory_does_not_hold_it() {
     let folder = tempfile::tempdir().unwrap();
     let tables = tables(folder.path());
     let mut told = build(&tables, 2);
-    let BuildSource::Pipeline(pipeline) = &mut told.source else { unreachable!() };
-    let keys = vec![pipeline.source.register(0)];
-    pipeline.steps.push(Step::Probe(Probe { is_optional: true, ..Probe::semi(0, keys) }));
+    let keys = vec![told.source.register(0)];
+    told.steps.push(Step::Probe(Probe { is_optional: true, ..Probe::semi(0, keys) }));
     let mut program = join(&tables, probe(1, 0, ProbeKind::Inner), Out::Groups);
-    program.builds = vec![build(&tables, 2), told];
+    program.stages = vec![build(&tables, 2), told];
     let (_, report) = compared(&program, &tables, "left out");
     assert!(report.builds[0].contains("left out"), "{:?}", report.builds);
 }
@@ -308,7 +301,7 @@ fn a_limit_of_rows_is_that_of_all_partitions() {
     let tables = tables(folder.path());
     let mut program = join(&tables, probe(0, 0, ProbeKind::Inner), Out::Rows);
     for rows in [0, 1, 1000, 9000] {
-        program.pipeline.sink.set_limit(Some(rows));
+        program.answer.sink.set_limit(Some(rows));
         let runner = runner(Some(LIMIT_BYTES), folder.path());
         let (found, report) = run_on(Processor::Cpu, &runner, &program, &tables).unwrap();
         assert_eq!(found.iter().map(|b| b.num_rows() as u64).sum::<u64>(), rows);
@@ -343,12 +336,10 @@ fn keys_of_two_columns_one_of_them_text() {
     let tables = tables(folder.path());
     for kind in KINDS {
         let mut program = join(&tables, probe(0, 0, kind), Out::Rows);
-        let BuildSource::Pipeline(pipeline) = &mut program.builds[0].source else { panic!() };
-        let text = named("text", pipeline.source.register(1));
-        let Sink::Build { keys, .. } = &mut pipeline.sink else { panic!() };
+        let text = named("text", program.stages[0].source.register(1));
+        let Sink::Build { keys, .. } = &mut program.stages[0].sink else { panic!() };
         keys.push(text);
-        program.builds[0].keys.push(Field::new("text", DataType::Utf8, true));
-        let Step::Probe(probe) = &mut program.pipeline.steps[0] else { panic!() };
+        let Step::Probe(probe) = &mut program.answer.steps[0] else { panic!() };
         probe.keys.push(register(1, DataType::Utf8));
         compared(&program, &tables, &format!("{kind:?} by two keys"));
     }

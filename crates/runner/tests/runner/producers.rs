@@ -99,7 +99,10 @@ fn a_producer_is_ahead_of_the_run_by_a_bounded_amount() {
     producer.join().unwrap();
     let each: i64 = (0..GUARDED_ROWS).sum();
     assert_eq!(answer, [(each * BATCHES as i64).to_string()]);
-    assert_eq!((sent.load(Ordering::SeqCst), report.race.chunks), (BATCHES, BATCHES as u64));
+    assert_eq!(
+        (sent.load(Ordering::SeqCst), report.streamed.race.chunks),
+        (BATCHES, BATCHES as u64)
+    );
     assert_eq!(alive.load(Ordering::SeqCst), 0, "batches are kept");
     // Two threads with eight chunks each, the queue, and those being handed over.
     let most = most.load(Ordering::SeqCst);

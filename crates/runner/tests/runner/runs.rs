@@ -9,8 +9,8 @@ use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use headrace_format::arrow::WriterOptions;
 use headrace_io::MemoryUse;
 use headrace_ir::{
-    AggregateCall, AggregateFunction, BuildPlan, BuildSource, CompareOp, DataType, Expr, NamedExpr,
-    Pipeline, Probe, ProbeKind, Program, Scalar, Sink, Source, Step,
+    AggregateCall, AggregateFunction, CompareOp, DataType, Expr, NamedExpr, Pipeline, Probe,
+    ProbeKind, Program, Scalar, Sink, Source, Step,
 };
 use headrace_runner::{
     ErrorClass, Processor, RunError, RunReport, Runner, RunnerOptions, StreamTable,
@@ -51,12 +51,10 @@ fn tables(folder: &Path) -> Vec<Arc<StreamTable>> {
     ["region", "city", "fact"].map(|name| open(folder, name)).into()
 }
 
-fn build(source: Source, steps: Vec<Step>) -> BuildPlan {
+fn build(source: Source, steps: Vec<Step>) -> Pipeline {
     let key = NamedExpr { name: "id".into(), expr: source.register(0) };
-    let (name, keys) = (source.table.clone(), vec![source.columns[0].clone()]);
     let sink = Sink::Build { keys: vec![key], payload: vec![] };
-    let source = BuildSource::Pipeline(Box::new(Pipeline { source, steps, sink }));
-    BuildPlan { name, source, keys, payload: vec![] }
+    Pipeline { source, steps, sink }
 }
 
 /// `sum(value)` of facts in cities whose region lies in a zone: the build of cities probes that of
@@ -157,7 +155,7 @@ fn a_build_may_not_probe_itself_or_a_later_one() {
     write_tables(folder.path());
     let tables = tables(folder.path());
     let mut program = sum_of_zone(&tables, 0);
-    program.builds.swap(0, 1);
+    program.stages.swap(0, 1);
     let runner = Runner::new(&RunnerOptions::default());
     let error = run(&runner, &program, &tables).unwrap_err();
     assert_eq!(error.class(), ErrorClass::Internal, "{error}");
@@ -169,7 +167,7 @@ fn an_anti_join_on_a_build_that_probes_a_build() {
     write_tables(folder.path());
     let tables = tables(folder.path());
     let mut program = sum_of_zone(&tables, 0);
-    let Step::Probe(probe) = &mut program.pipeline.steps[0] else { panic!("no probe") };
+    let Step::Probe(probe) = &mut program.answer.steps[0] else { panic!("no probe") };
     probe.kind = ProbeKind::Anti;
     let (batches, _) = run(&Runner::new(&RunnerOptions::default()), &program, &tables).unwrap();
     assert_eq!(total(&batches), expected_of_zone(1));
@@ -203,7 +201,7 @@ fn many_runs_on(processor: Processor, name: &str) {
                     let program = sum_of_zone(tables, zone);
                     let (batches, report) = run_on(processor, runner, &program, tables).unwrap();
                     assert_eq!(total(&batches), expected_of_zone(zone));
-                    assert_eq!(report.processor, name);
+                    assert_eq!(report.streamed.processor, name);
                 }
             });
         }
@@ -259,7 +257,10 @@ fn what_was_read_of_a_column_is_found_by_a_query_of_other_columns() {
             let by = i64::from(name.as_bytes()[0] - b'a') + 1;
             assert_eq!(batch.column(i).as_primitive::<Int64Type>().value(0), by * sum);
         }
-        bytes_read.push((report.race.bytes_by_path.direct, report.race.bytes_by_path.cached));
+        bytes_read.push((
+            report.streamed.race.bytes_by_path.direct,
+            report.streamed.race.bytes_by_path.cached,
+        ));
     }
     let one = ROWS as u64 * 8;
     assert_eq!(bytes_read, [(one, 0), (one, one), (2 * one, 2 * one), (0, 2 * one)]);

@@ -19,7 +19,7 @@ use crate::protocol::{self, Ask, Finished, Frame, ProtocolError, Reply, Run, WIN
 const READ_BYTES: usize = 64 << 10;
 
 /// Rows of a message with a child's rows.
-const CHILD_ROWS: usize = 64 << 10;
+const BATCH_ROWS: usize = 64 << 10;
 
 /// Blocks of one question: far more than a chunk has.
 const BLOCKS_ASKED_MAX: u32 = 1 << 24;
@@ -97,7 +97,7 @@ impl RowSender {
 pub fn run(
     connection: Connection,
     run: Run,
-    children: &[Vec<RecordBatch>],
+    batches: &[RecordBatch],
     rows: &RowSender,
     owner: &dyn Owner,
     token: &CancelToken,
@@ -107,7 +107,7 @@ pub fn run(
     std::thread::scope(|scope| {
         let writer = std::thread::Builder::new().name("headrace-rows".into());
         let written = writer.spawn_scoped(scope, || {
-            ask(socket, run, children)?;
+            ask(socket, run, batches)?;
             rows.outbox.write_to(socket)
         });
         let written =
@@ -146,31 +146,28 @@ impl Drop for Over<'_> {
 fn ask(
     mut socket: &UnixStream,
     mut run: Run,
-    children: &[Vec<RecordBatch>],
+    batches: &[RecordBatch],
 ) -> Result<(), ProtocolError> {
-    let parts: Vec<Vec<RecordBatch>> = children.iter().map(|child| parts(child)).collect();
-    run.children = parts.iter().map(Vec::len).collect();
+    let parts: Vec<Vec<RecordBatch>> = batches.iter().map(parts).collect();
+    run.batches = parts.iter().map(Vec::len).collect();
     run.ranges = run.heaps.iter().map(|heap| heap.direct.len()).collect();
     let direct = run.heaps.iter_mut().flat_map(|heap| std::mem::take(&mut heap.direct));
     let ranges = protocol::encode_ranges(&direct.collect::<Vec<_>>());
     protocol::write(&mut socket, &Ask::Run(Box::new(run)), &ranges)?;
     for (number, parts) in parts.iter().enumerate() {
         for part in parts {
-            protocol::write(&mut socket, &Ask::Child(number), &protocol::encode_batch(part)?)?;
+            protocol::write(&mut socket, &Ask::Batch(number), &protocol::encode_batch(part)?)?;
         }
     }
     socket.flush()?;
     Ok(())
 }
 
-/// A child's rows in pieces that a message may have.
-fn parts(batches: &[RecordBatch]) -> Vec<RecordBatch> {
-    let pieces = |batch: &RecordBatch| -> Vec<RecordBatch> {
-        let firsts = (0..batch.num_rows().max(1)).step_by(CHILD_ROWS);
-        let rows = batch.num_rows();
-        firsts.map(|first| batch.slice(first, CHILD_ROWS.min(rows - first))).collect()
-    };
-    batches.iter().flat_map(pieces).collect()
+/// A batch in pieces that a message may have.
+fn parts(batch: &RecordBatch) -> Vec<RecordBatch> {
+    let rows = batch.num_rows();
+    let firsts = (0..rows.max(1)).step_by(BATCH_ROWS);
+    firsts.map(|first| batch.slice(first, BATCH_ROWS.min(rows - first))).collect()
 }
 
 struct Talk<'a> {

@@ -45,8 +45,8 @@ fn runs_have_the_rows_of_files_and_of_the_client() {
         let heap = Heap::new(folder.path(), own, changed);
         let (finished, groups) = heap.ask(open(folder.path()), &CancelToken::new()).unwrap();
         assert_eq!(groups, expected());
-        assert_eq!(finished.report.processor, "cpu");
-        assert_eq!(finished.report.rows_in, (BLOCKS as i32 * ROWS_PER_BLOCK) as u64);
+        assert_eq!(finished.report.streamed.processor, "cpu");
+        assert_eq!(finished.report.streamed.rows_in, (BLOCKS as i32 * ROWS_PER_BLOCK) as u64);
         assert_eq!(heap.done.into_inner(), BLOCKS - heap.own.len() as u32);
     }
 }

@@ -14,8 +14,8 @@ use arrow_schema::{DataType as ArrowType, Field, Schema};
 use headrace_flow::CancelToken;
 use headrace_format::heap::{Block, HeapBlocks, HeapType};
 use headrace_ir::{
-    AggregateCall, AggregateFunction, DataType, Field as IrField, NamedExpr, Pipeline, Program,
-    Sink, Source, SourceKind,
+    AggregateCall, AggregateFunction, DataType, Field as IrField, Input, NamedExpr, Pipeline,
+    Program, Sink, Source,
 };
 use headrace_service::LOCK_NAME;
 use headrace_service::client::{self, Connection, Failure, Owner, RowSender, Start};
@@ -111,8 +111,7 @@ impl Heap {
     pub fn run(&self) -> Run {
         let column = IrField::new("number", DataType::Int32, true);
         let source = Source {
-            kind: SourceKind::Batches,
-            table_id: 0,
+            input: Input::Batches(0),
             table: "t".into(),
             columns: vec![column],
             ordinals: vec![0],
@@ -131,7 +130,7 @@ impl Heap {
         Run {
             program: Program::new(vec![], Pipeline { source, steps: vec![], sink }),
             parameters: vec![],
-            children: vec![],
+            batches: vec![],
             heaps: vec![self.blocks.clone()],
             ranges: vec![],
             fills_page_cache: true,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use headrace_flow::CancelToken;
 use headrace_format::heap::Stamps;
 use headrace_ir::{
-    AggregateFunction, ArithmeticOp, BuildPlan, BuildSource, CompareOp, DataType, Expr, Field,
-    NamedExpr, Pipeline, Probe, Program, Scalar, Sink, Source, Step,
+    AggregateFunction, ArithmeticOp, CompareOp, DataType, Expr, Field, Input, NamedExpr, Pipeline,
+    Probe, Program, Scalar, Sink, Source, Step,
 };
 use headrace_runner::{ErrorClass, Processor, Runner, RunnerOptions, StreamTable};
 
@@ -48,10 +48,11 @@ fn grouped(table: &StreamTable) -> Program {
 /// Of the rows whose number is among some.
 fn probed(table: &StreamTable) -> Program {
     let source = table.source_over(0, &COLUMNS).unwrap();
-    let keys = vec![Field::new("key", DataType::Int32, false)];
     let values = (0..ROWS).step_by(13).map(|key| vec![Scalar::int(DataType::Int32, key.into())]);
-    let values = BuildSource::Values(values.collect());
-    let build = BuildPlan { name: "some".into(), source: values, keys, payload: vec![] };
+    let columns = vec![Field::new("key", DataType::Int32, false)];
+    let some = Source::of_stage(Input::Values(values.collect()), "some", columns);
+    let sink = Sink::Build { keys: some.all_columns(), payload: vec![] };
+    let build = Pipeline { source: some, steps: vec![], sink };
     let steps = vec![Step::Probe(Probe::semi(0, vec![source.register(1)]))];
     Program::new(vec![build], by_remainder(source, steps))
 }
@@ -149,9 +150,9 @@ fn check(processor: Processor) {
             let (answer, report) =
                 run_with(processor, &runner, &program, &[], &tables, &token).unwrap();
             assert_eq!(rows(&answer), expected);
-            assert_eq!(report.rows_in, ROWS as u64);
+            assert_eq!(report.streamed.rows_in, ROWS as u64);
             let used = if processor == Processor::Cpu { "cpu" } else { "cuda" };
-            assert_eq!(report.processor, used);
+            assert_eq!(report.streamed.processor, used);
             let done = BLOCKS - heap.own.len() as u32;
             assert_eq!(server.join().unwrap(), Served { rerouted: heap.rerouted(), done });
         }
@@ -195,11 +196,14 @@ fn gpu_heap_rows_are_kept_as_long_as_their_stamps_are_the_same() {
             let ran = run_with(Processor::Cuda, &runner, &program, &[], &tables, &token);
             let (answer, report) = ran.unwrap();
             assert_eq!(rows(&answer), expected);
-            assert_eq!((report.rows_in, report.processor.as_str()), (ROWS as u64, "cuda"));
+            assert_eq!(
+                (report.streamed.rows_in, report.streamed.processor.as_str()),
+                (ROWS as u64, "cuda")
+            );
             drop(tables);
             let done = BLOCKS - heap.own.len() as u32;
             assert_eq!(server.join().unwrap(), Served { rerouted: heap.rerouted(), done });
-            report.race.bytes_by_path.resident_device / BLOCK as u64
+            report.streamed.race.bytes_by_path.resident_device / BLOCK as u64
         };
         let (whole, stamps) = (Heap::default(), [7; 20]);
         assert_eq!(run(&whole, "a", &stamps, false), 0);
@@ -234,7 +238,7 @@ fn gpu_heap_rows_of_text_are_those_of_the_cores() {
         let (answer, report) =
             run_with(processor, &runner, &program, &[], &tables, &token).unwrap();
         assert_eq!(rows(&answer), super::expected(super::names), "{name}");
-        assert_eq!(report.processor, name);
+        assert_eq!(report.streamed.processor, name);
         drop(tables);
         server.join().unwrap();
     }
