@@ -1,4 +1,7 @@
 //! `headrace convert`: any file that the planner reads becomes an Arrow file to stream.
+//!
+//! Row order is kept: one partition of the plan runs after the other (`Query::stream_in_order`), because pruning
+//! and ordered grouping depend on a table's order.
 
 use std::cell::Cell;
 use std::collections::HashMap;

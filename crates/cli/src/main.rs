@@ -6,6 +6,10 @@
 //! command line is wrong, 128 and the number of the signal that ended it (130 of Ctrl-C); `doctor` has its own.
 //!
 //! It must never know how a query runs: everything goes through `headrace_engine`.
+//!
+//! Most of what a short query waits for is pages of the program, so its size is its start: libraries are compiled
+//! in one part each (`Cargo.toml`), the parser's walk exists twice (`engine::sql::walk`), and the program lies at a
+//! fixed address (`build.rs`).
 
 #[macro_use]
 mod say;

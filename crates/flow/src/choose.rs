@@ -1,4 +1,7 @@
 //! Which way an extent takes, and why not a better one.
+//!
+//! The way is chosen for each extent, not for each chunk: a chunk that lies half in the page cache reads only its
+//! missing half.
 
 use std::collections::HashMap;
 use std::sync::Arc;

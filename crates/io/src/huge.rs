@@ -1,6 +1,9 @@
 //! Vectors whose memory comes in huge pages, where the system gives some.
 //!
 //! A large vector that is filled once costs more for its pages of 4 KiB, one fault each, than for its values.
+//!
+//! Extents of the host cache, builds and the rows that become builds lie in huge pages too
+//! ([`Regions`](crate::Regions)): a read past the page cache looks up every page of its buffer.
 
 use crate::memory::HUGE_PAGE_BYTES;
 

@@ -1,4 +1,7 @@
 //! Bytes that another producer brought, read as if they lay in a file.
+//!
+//! The offset of a byte is its address. The CPU reads the bytes in place; a GPU's readers copy them into slots.
+//! Batches of a producer come once, so nothing of them is cached or planned ahead.
 
 use std::fmt;
 use std::io;

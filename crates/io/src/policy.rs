@@ -1,4 +1,7 @@
 //! How an input may be treated.
+//!
+//! One [`InputPolicy`] holds for all readers and caches: checked or not, in place or copied first, cached or never.
+//! Input that is not checked is never cached.
 
 /// How the bytes of an input may be treated: one for all of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,4 +1,7 @@
 //! DISTINCT as two groupings: by the keys and the argument, and what comes of it by the keys alone.
+//!
+//! Several distinct arguments are grouping sets of the first grouping. The first runs on either processor; the
+//! second runs beside it on the cores.
 
 use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
 use crate::expr::{CompareOp, Expr};

@@ -14,6 +14,8 @@
 //!
 //! Of several such builds the one that is probed last is divided last: what comes before it is a
 //! pipeline that ends in rows, with a build to be divided of its own.
+//!
+//! When one key's rows are joined piece by piece, rows without a match go on to the next piece.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -8,6 +8,10 @@
 //!
 //! Pinning costs about as much as copying once, so pieces are kept from race to race
 //! ([`RegisteredPool`]), and the automatic choice takes this way only where such a pool is given.
+//!
+//! Pinning runs at 28 to 35 GB/s in pieces of 256 MiB (11 GB/s in one piece, and more threads do not help), so the
+//! first pass over a file in memory is faster through slots. Registrations that are kept then fill the link (55
+//! GB/s).
 
 mod helpers;
 mod mapping;

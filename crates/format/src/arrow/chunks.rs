@@ -1,4 +1,7 @@
 //! Chunks of a table: which byte ranges hold the needed rows and columns.
+//!
+//! Only rows decide where a batch is split, never the columns that a query needs. So a column has the same pieces
+//! in every query and is found again in the host cache and in device memory.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;

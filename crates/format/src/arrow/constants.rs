@@ -1,4 +1,9 @@
 //! Columns that no file has: one value for all rows of a file, such as its folder's name tells.
+//!
+//! A constant column ([`Encoding::Constant`](headrace_ir::Encoding::Constant)) has no bytes, so a chunk of nothing
+//! else is not read at all. Its bounds prune as statistics do, and they are facts. The value is not part of a
+//! file's identity, so everything that is cached for a table is keyed by
+//! [`Table::beyond_files`](crate::Table::beyond_files) as well.
 
 use std::collections::HashMap;
 use std::fmt::Write;

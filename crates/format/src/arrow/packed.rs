@@ -4,6 +4,11 @@
 //! Arrow has no such type. A packed column is one of binary values of that width, and says in its metadata what they
 //! are: `headrace.type`, the table's type, and `headrace.base`. Programs that do not know it see bytes, and no wrong
 //! numbers.
+//!
+//! Differences have whole bytes, not bits: rows stay addressable one by one, a value is one shuffle or one
+//! unaligned load away, and a row range that begins at a multiple of 64 begins at a byte in any width. A value that
+//! does not fit is an error of the writer. Conditions on the cores compare differences as they lie, with constants
+//! moved by the base; kernels add the base from the segment's descriptor, so one kernel serves files of any base.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -1,4 +1,8 @@
 //! Types of the pipeline IR and types of Arrow.
+//!
+//! A file may hold narrower types than its table (`narrow_schema`): decimals in 4 or 8 bytes, signed integers in 1,
+//! 2 or 4. The column's metadata (`headrace.type`) names the table's type; other programs see an integer or a
+//! decimal of fewer digits.
 
 use std::ops::RangeInclusive;
 

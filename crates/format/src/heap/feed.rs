@@ -1,4 +1,8 @@
 //! Chunks of blocks, and between them chunks of the rows that the server reads.
+//!
+//! Columns that a device keeps from a heap are told from older ones by a stamp, which the owner gives with the list
+//! of blocks, not by a file's time. Segments are cut where stamps are cut, so that every run finds them again. A
+//! segment whose columns are all kept is a chunk of its own kind, of which nothing is read.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,4 +1,8 @@
 //! Relations as one table: a partitioned table's leaves, a table with its children, or one heap alone.
+//!
+//! A partitioned table is one table of several parts, not a run for each: there is one race, one set of builds and
+//! one sink, and a worker changes its decoder where the part of its blocks changes. Columns are matched by name, as
+//! PostgreSQL matches a parent's with a child's. A GPU takes parts whose tuples are laid out alike.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -14,6 +14,9 @@
 //! | how many reads and writes went each way | cuFile's statistics of level 3 |
 //!
 //! Counted operations prove a mode; all else only says what is possible.
+//!
+//! Compatibility mode is a copy through host memory, slower than the ring, so Headrace takes it only when it is
+//! forced.
 
 use std::fs;
 use std::path::Path;

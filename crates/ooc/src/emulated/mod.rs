@@ -10,6 +10,8 @@
 //! lanes in step or on an order of threads and blocks. Not found: what needs a weaker order of memory accesses than that
 //! of the machine (a `__syncwarp` behind which a vote waits anyway), an atomic operation that is none, what more blocks
 //! at a time than a few need, limits of registers.
+//!
+//! A thread is a fiber; which one goes on is chance, between any two basic blocks.
 
 use std::fmt::Write as _;
 use std::io::{BufReader, Read, Write};

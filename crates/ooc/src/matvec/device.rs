@@ -3,6 +3,8 @@
 //! The sums of a chunk go to memory of its own, one of as many as chunks may be under way. Kernels of one stream run
 //! in the order in which they were enqueued; so a chunk's sums are added as soon as those of all chunks before it
 //! were enqueued, without anybody waiting.
+//!
+//! They are added by a kernel enqueued behind those of all earlier chunks, without atomics.
 
 use headrace_flow::{
     BoxError, ChunkSpec, CudaSlots, DeviceProgram, DeviceSlice, HostMemory, PageableLane, Race,

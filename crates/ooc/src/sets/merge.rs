@@ -2,6 +2,8 @@
 //!
 //! A merge waits for itself: which keys are compared next follows from the last comparison. So a stretch is
 //! cut into lanes, which are merged side by side, and what they put out is closed up.
+//!
+//! Four lanes of neighbouring stretches run side by side.
 
 use super::SetOperation;
 use super::cut::at_diagonal;

@@ -10,6 +10,9 @@
 //!
 //! Pairs that put nothing out are dropped: the race never reads them. Where one list is much denser than the
 //! other, its pairs are cut at each of its fences, so that blocks without a counterpart drop out too.
+//!
+//! The plan needs one small read for each 2 MiB of input and a guess for each chunk. Nothing else must be known
+//! before the race.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -29,6 +29,10 @@
 //! A bucket's records come together from all chunks in the order of the input, and are sorted by digits, so equal
 //! keys stay in the order of the input, whatever runs where. A key that is most of the input has a bucket
 //! of its own, which is copied; a bucket that is too large for memory is partitioned again.
+//!
+//! There is no merge, and no bucket's size must be known beforehand. How many buckets are read at once is decided
+//! when their sizes are known. Splitters are looked up in a table by a key's leading bits and searched only where
+//! keys crowd. On a GPU a chunk's keys are no more than counted on its way in.
 
 mod device;
 mod gather;

@@ -7,6 +7,8 @@
 //!
 //! A column without NULLs has the same byte in front of each of its values, which the number leaves out. Where it has
 //! all the rest (one integer of any width, a date and an `i32`), the bytes are not kept.
+//!
+//! The number decides nearly every comparison.
 
 use std::ops::Range;
 use std::sync::Arc;
