@@ -48,7 +48,7 @@ impl Layout {
 pub enum Expanded {
     Off,
     On,
-    /// If the terminal is too narrow for the columns.
+    /// Where the terminal is too narrow for the columns.
     Auto,
 }
 
