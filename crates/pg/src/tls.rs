@@ -41,7 +41,7 @@ pub(crate) struct Wishes {
 pub(crate) struct Tls {
     /// The library's modes, tried in order.
     pub attempts: Vec<SslMode>,
-    /// Their security.
+    /// The TLS connector for them.
     pub connector: MakeRustlsConnect,
 }
 
