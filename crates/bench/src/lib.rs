@@ -8,8 +8,8 @@
 //!  ooc (operators of headrace_ooc) ──► OocRecord ──► tables, JSON
 //! ```
 //!
-//! This crate must never know: SQL, tables, formats, what is good or bad about a machine (`doctor`). Rates are GB/s with GB = 10^9 bytes, times
-//! nanoseconds unless a name says otherwise.
+//! This crate must never know: SQL, tables, formats, what is good or bad about a machine (`doctor`). Rates are GB/s
+//! with GB = 10^9 bytes, times nanoseconds unless a name says otherwise.
 
 #![warn(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! What storage, memory, links and devices of this machine were measured to deliver, and what that
-//! lets expect of a race.
+//! The measured ceilings of this machine's storage, memory, links and devices, and predictions from
+//! them.
 //!
 //! ```text
 //!  measurements (a benchmark, a doctor) ──► Ceilings (one record a machine, on disk)

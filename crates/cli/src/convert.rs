@@ -1,4 +1,7 @@
-//! `headrace convert`: any file that the planner reads becomes an Arrow file to stream.
+//! `headrace convert`: any file that the planner reads becomes a streamable Arrow file.
+//!
+//! Row order is kept: one partition of the plan runs after the other (`Query::stream_in_order`), because pruning
+//! and ordered grouping depend on a table's order.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -27,7 +30,7 @@ use crate::error::{CliError, Context, Result};
 use crate::output::folder_of;
 use crate::session::{self, failure};
 
-/// Reads the input batch by batch, so memory stays at a few batches whatever its size.
+/// Reads the input batch by batch, so memory stays at a few batches for any input size.
 pub async fn run(args: &ConvertArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     if args.output.symlink_metadata().is_ok() && !args.force {
         return Err(CliError::new(format!("{} exists", args.output.display()))
@@ -90,7 +93,7 @@ async fn convert(args: &ConvertArgs, output: &Path, cancel: &AtomicBool) -> Resu
     written.map_err(|error| failure("", &error))
 }
 
-/// The input as table `input`. What is only a part of a table is not converted.
+/// The input as table `input`. An incomplete table is not converted.
 async fn open_whole(session: &Session, input: &Path) -> Result<()> {
     let place = input.display().to_string();
     let table = session.register_as("input", input).await.map_err(|e| failure(&place, &e))?;
@@ -195,7 +198,7 @@ fn progress_bar() -> ProgressBar {
     ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }
 
-/// The input's columns as they stream best; the named ones, if text, as dictionaries.
+/// The input's columns in their fastest layout; the named text columns as dictionaries.
 fn target_schema(input: &SchemaRef, dictionary: &[String]) -> Result<SchemaRef> {
     let schema = streamed_schema(input, dictionary);
     let is_dictionary = |name: &String| {
@@ -212,8 +215,8 @@ fn target_schema(input: &SchemaRef, dictionary: &[String]) -> Result<SchemaRef> 
     }
 }
 
-/// The smallest and largest value of each column that may become narrower: of a decimal, unscaled. Statistics tell them where
-/// the input has some that are exact; else all rows are read.
+/// The smallest and largest value of each column that may become narrower; unscaled for a decimal. They come from exact
+/// statistics of the input if there are any; else all rows are read.
 async fn bounds(
     session: &Session,
     schema: &SchemaRef,

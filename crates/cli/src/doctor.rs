@@ -61,7 +61,7 @@ pub struct DoctorArgs {
     pub quiet: bool,
 }
 
-/// Examines, prints, and says by its exit code how bad it is.
+/// Examines, prints, and returns the severity as its exit code.
 pub fn run(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Result<i32> {
     if let Some(dsn) = &args.postgres {
         return examine_server(args, dsn, &cancel);

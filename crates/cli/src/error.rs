@@ -1,4 +1,4 @@
-//! How a failure reads: one line of cause, a blank line, `hint:` with the remedy.
+//! The text of a failure: one line of cause, a blank line, `hint:` with the remedy.
 
 use std::any::Any;
 use std::fmt;
@@ -10,11 +10,11 @@ use unicode_width::UnicodeWidthStr;
 pub struct CliError {
     cause: String,
     hint: Option<String>,
-    /// Line and column of the statement that is meant; the first are 1.
+    /// Line and column of the failed statement, from 1.
     at: Option<(usize, usize)>,
-    /// The line of that place, and a mark under it.
+    /// The line at that place, with a mark under it.
     shown: Option<Box<str>>,
-    /// The name in the statement that it is about.
+    /// The name in the statement that the failure is about.
     subject: Option<Box<str>>,
     usage: bool,
 }
@@ -39,7 +39,7 @@ impl CliError {
         Self { usage: true, ..Self::new(cause) }
     }
 
-    /// The error of a lower crate, which carries its remedy behind the cause.
+    /// The error of a lower crate, with its remedy after the cause.
     pub fn carrying_hint(error: impl fmt::Display) -> Self {
         let text = error.to_string();
         match text.split_once("\nhint: ") {
@@ -48,7 +48,7 @@ impl CliError {
         }
     }
 
-    /// What a panic says: a fault of the program, wherever it was.
+    /// The message of a panic: a fault of the program, wherever it was.
     pub fn fault(panic: &(dyn Any + Send)) -> Self {
         Self::carrying_hint(headrace_engine::fault(panic))
     }
@@ -58,7 +58,7 @@ impl CliError {
         Self { at: Some((line, column)), ..self }
     }
 
-    /// The statement, which begins at this line and column of its text; what the place points at is shown.
+    /// The statement, which begins at this line and column of its text; the place is shown in it.
     pub fn in_text(self, sql: &str, line: usize, column: usize) -> Self {
         let Some((l, c)) = self.at else { return self };
         let at = (line + l - 1, if l == 1 { column + c - 1 } else { c });
@@ -66,12 +66,12 @@ impl CliError {
         Self { at: Some(at), shown, ..self }
     }
 
-    /// Names the place in front of the cause.
+    /// Puts the place before the cause.
     pub fn in_place(self, place: &str) -> Self {
         Self { cause: format!("{place}: {}", self.cause), ..self }
     }
 
-    /// The same, of a wrong command line.
+    /// The same for a wrong command line.
     pub fn into_usage(self) -> Self {
         Self { usage: true, ..self }
     }
@@ -98,22 +98,22 @@ impl CliError {
         }
     }
 
-    /// A name that the statement has is what it is about.
+    /// Takes a name that occurs in the statement as the subject.
     pub fn about(self, name: &str) -> Self {
         Self { subject: Some(name.into()), ..self }
     }
 
-    /// That name.
+    /// The subject.
     pub fn subject(&self) -> Option<&str> {
         self.subject.as_deref()
     }
 
-    /// Whether it points at a place.
+    /// Whether it has a place.
     pub fn has_place(&self) -> bool {
         self.at.is_some()
     }
 
-    /// Whether it says what helps.
+    /// Whether it has a remedy.
     pub fn has_hint(&self) -> bool {
         self.hint.is_some()
     }
@@ -143,7 +143,7 @@ impl fmt::Display for CliError {
 /// Columns of a statement's line that are shown on each side of a place.
 const SHOWN_COLUMNS: usize = 60;
 
-/// A line of a statement with a caret under one of its columns, the first of which is 1.
+/// A line of a statement with a caret under one of its columns, counted from 1.
 fn pointed(line: &str, column: usize) -> Option<String> {
     let chars: Vec<char> = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let at = column.checked_sub(1).filter(|&at| at <= chars.len())?;

@@ -14,7 +14,7 @@ pub struct GpuArgs {
     pub json: bool,
 }
 
-/// Lists the devices. Without one it says why there is none, which is an answer and no failure.
+/// Lists the devices. Without a device it gives the reason, which is an answer and not a failure.
 pub fn run(args: &GpuArgs) -> Result<()> {
     let report = gpus::look();
     if args.json { output::print_json(&report) } else { output::print(&gpus::render(&report)) }

@@ -1,4 +1,4 @@
-//! What this runs on, as benchmark records name it.
+//! The machine's description in benchmark records.
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads it from the kernel and the CUDA driver; what is not told is left empty.
+    /// Reads it from the kernel and the CUDA driver; unknown members are empty.
     pub fn read() -> Self {
         Self {
             cpu: value_of("/proc/cpuinfo", "model name").unwrap_or_default(),

@@ -1,11 +1,15 @@
 //! The `headrace` command: a thin door over the engine.
 //!
-//! Standard output carries data only; progress, summaries and errors go to standard error.
-//! An error is one line of cause, a blank line, and `hint:` with the remedy. Exit codes: 0 done
-//! (a reader that closes our output early is no error), 1 the query or a file failed, 2 the
-//! command line is wrong, 128 and the number of the signal that ended it (130 of Ctrl-C); `doctor` has its own.
+//! Standard output carries data only; progress, summaries and errors go to standard error. An error is one line
+//! of cause, a blank line, and `hint:` with the remedy. Exit codes: 0 success (also when a reader closes our
+//! output early), 1 the query or a file failed, 2 the command line is wrong, 128 plus the number of the signal
+//! that ended it (130 for Ctrl-C); `doctor` has its own.
 //!
 //! It must never know how a query runs: everything goes through `headrace_engine`.
+//!
+//! A short query mostly waits for pages of the program, so its size determines its start-up time. Therefore
+//! libraries are compiled in one codegen unit each (`Cargo.toml`), the parser's walk exists only twice
+//! (`engine::sql::walk`), and the program is linked for a fixed address (`build.rs`).
 
 #[macro_use]
 mod say;
@@ -49,20 +53,20 @@ use headrace_suites::Suite;
 use ooc::SetArgs;
 use signals::Asked;
 
-/// Of the runtime's threads: expressions have many levels. Pages that they do not reach take no memory.
+/// Stack size of the runtime's threads: expressions may be deeply nested. Untouched pages take no
+/// memory.
 const STACK_BYTES: usize = 16 << 20;
 
-/// What the runtime needs to start, and a little more.
+/// The memory that the runtime needs to start, and a little more.
 const OPEN_FILES_MIN: u64 = 16;
 
-/// Time for a statement that was interrupted to stop by itself: short enough not to be noticed.
+/// Time for an interrupted statement to stop by itself: short enough to go unnoticed.
 const STATEMENT_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Time for whoever writes files to take them away again, or to finish what is nearly whole.
+/// Time for writers to remove their files, or to finish an almost complete one.
 const WRITER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Time for what was measured before an interruption to be printed, and for files that were made for
-/// it to be removed.
+/// Time to print measurements made before an interruption, and to remove their files.
 const MEASUREMENT_PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() {
@@ -83,8 +87,8 @@ fn main() {
     std::process::exit(code);
 }
 
-/// How long it may go on after a signal has asked it to end, and whether it says then how far it has come: a
-/// measurement does.
+/// How long a command may continue after a signal, and whether it then reports its progress, as measurements
+/// do.
 fn patience(command: Option<&Command>) -> (Duration, bool) {
     match command {
         Some(Command::Doctor(_) | Command::Bench(_)) => (MEASUREMENT_PATIENCE, true),
@@ -155,7 +159,7 @@ fn start(cli: Cli) -> Result<i32> {
     signals::leave(code)
 }
 
-/// Does what was asked for; the exit code.
+/// Runs the command; returns the exit code.
 async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>, asked: Arc<Asked>) -> Result<i32> {
     let done = match cli.command {
         // Its exit code is its answer.
@@ -200,7 +204,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>, asked: Arc<Asked>) -> Resul
     done.map(|()| 0)
 }
 
-/// A command of a suite whose values depend on a seed.
+/// A command of a suite with seeded values.
 async fn seeded(
     suite: Suite,
     command: SuiteCommand<SeededGenerateArgs>,
@@ -216,7 +220,7 @@ async fn seeded(
     }
 }
 
-/// A command of a suite that has one set of values.
+/// A command of a suite with fixed values.
 async fn seedless(
     suite: Suite,
     command: SuiteCommand<GenerateArgs>,
@@ -236,7 +240,7 @@ async fn set(args: Box<SetArgs>, operation: SetOperation, cancel: Arc<AtomicBool
     blocking(move || ooc::set(&args, operation, cancel)).await
 }
 
-/// Work that blocks, off the async threads, so that Ctrl-C is heard.
+/// Blocking work off the async threads, so that Ctrl-C is noticed.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

@@ -1,4 +1,4 @@
-//! What an installation puts beside the program: completions for shells, and pages of the manual.
+//! Files of an installation beside the program: shell completions and man pages.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! `headrace model`: how long a scan should take on a machine that is measured, or only thought
-//! of. A thin door over `headrace_ceilings::model`.
+//! `headrace model`: how long a scan should take on a measured or imagined machine. A thin door
+//! over `headrace_ceilings::model`.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -169,7 +169,7 @@ fn share(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-/// The prediction and what it was made from.
+/// The prediction and its inputs.
 #[derive(Debug, Serialize)]
 struct Answer {
     version: u32,
@@ -204,7 +204,7 @@ fn answer(args: &ModelArgs) -> Result<Answer> {
     Ok(Answer { version: 1, scan, machine, prediction })
 }
 
-/// The paths, however they were named.
+/// The paths from all options.
 fn paths(args: &ModelArgs) -> impl Iterator<Item = &Path> {
     args.paths.iter().chain(&args.data).map(PathBuf::as_path)
 }
@@ -270,7 +270,7 @@ fn bytes_below(path: &Path) -> Result<u64> {
     Ok(sum)
 }
 
-/// What is stated, else what was measured here.
+/// The stated ceilings, else the measured ones.
 fn machine(args: &ModelArgs) -> Result<Machine> {
     let stated = args.storage.is_some() && args.gpu.is_some();
     let mut machine = if stated { Machine::default() } else { measured(args)? };
@@ -301,7 +301,7 @@ fn machine(args: &ModelArgs) -> Result<Machine> {
     Ok(machine)
 }
 
-/// The record of this machine: the storage of the first path, and the GPUs that are here.
+/// The record of this machine: the storage of the first path, and the GPUs present.
 fn measured(args: &ModelArgs) -> Result<Machine> {
     let ceilings = Ceilings::load().map_err(|error| {
         let text = error.to_string();

@@ -18,7 +18,7 @@ pub enum PgCommand {
     Export(ExportArgs),
 }
 
-/// Does what was asked for.
+/// Runs the subcommand.
 pub fn run(command: &PgCommand, cancel: &AtomicBool) -> Result<()> {
     match command {
         PgCommand::Export(args) => export(args, cancel),
@@ -46,7 +46,7 @@ fn export(args: &ExportArgs, cancel: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// The crate's errors, as this command line says them.
+/// The crate's errors in this command line's form.
 pub fn failure(error: PgError) -> CliError {
     let failed = match error.exit_code() {
         2 => CliError::usage(&error.cause),
@@ -58,7 +58,7 @@ pub fn failure(error: PgError) -> CliError {
     }
 }
 
-/// Nobody knows how many rows a query has.
+/// The number of rows of a query is unknown.
 fn style(args: &ExportArgs) -> ProgressStyle {
     let template = match args.query {
         Some(_) => "exporting {msg}, {elapsed}",

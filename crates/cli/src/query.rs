@@ -15,7 +15,7 @@ use crate::session;
 use crate::shell::{self, Go, Origin, Shell, completions, is_command, nearest};
 use crate::signals::Asked;
 
-/// Where SQL comes from.
+/// The source of SQL.
 enum Source {
     /// Texts that run one after the other.
     Texts(Vec<String>),
@@ -26,7 +26,7 @@ enum Source {
     Terminal,
 }
 
-/// What stands on the command line without a flag.
+/// Arguments without a flag.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Inputs {
     /// Files, folders and addresses that become tables.
@@ -34,7 +34,7 @@ struct Inputs {
     sql: Vec<String>,
 }
 
-/// Runs every statement; stops at the first that fails.
+/// Runs every statement; stops at the first failure.
 pub async fn run(args: &QueryArgs, stop: Arc<AtomicBool>, asked: &Asked) -> Result<()> {
     if args.format == Some(Format::Parquet) && args.output.is_none() {
         return Err(CliError::usage("parquet needs a file").hint("-o FILE"));
@@ -77,7 +77,7 @@ fn mb(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Tells files from SQL.
+/// Distinguishes files from SQL.
 fn inputs(texts: &[String]) -> Result<Inputs> {
     let mut inputs = Inputs::default();
     for text in texts {

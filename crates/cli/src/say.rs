@@ -1,12 +1,12 @@
-//! What people read on standard error: errors, notes, summaries.
+//! Output for people on standard error: errors, notes, summaries.
 //!
-//! Names of files and tables may hold anything, escape sequences included: here, and only here, all of it becomes
-//! visible text. Who has closed standard error has seen enough.
+//! Names of files and tables may contain anything, including escape sequences. Here, and only here, all of it
+//! becomes visible text. A closed standard error is no failure.
 
 use std::fmt;
 use std::io::{self, Write};
 
-/// As `eprintln!`, of a text in which no character commands the terminal.
+/// Like `eprintln!`, without characters that control the terminal.
 macro_rules! say {
     ($($arg:tt)*) => { $crate::say::line(format_args!($($arg)*)) };
 }
@@ -17,7 +17,7 @@ pub fn line(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// A text whose control characters are spelled out, but for ends of lines and tabs.
+/// A text with escaped control characters, except line ends and tabs.
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

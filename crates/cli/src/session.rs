@@ -1,4 +1,4 @@
-//! Sessions as the command line asks for them, and how the engine's errors read.
+//! Sessions as the command line needs them, and the text of the engine's errors.
 
 use std::path::Path;
 
@@ -59,15 +59,14 @@ pub fn open(data: &Path, args: &EngineArgs) -> Result<Session> {
 /// Unknown files named in a note.
 const NAMED_MAX: usize = 5;
 
-/// Makes tables of a file or of what lies in a folder, also of another machine; says so where nothing there
-/// is one.
+/// Registers a file or a folder's content as tables, also on remote machines; reports if there are none.
 pub async fn register(session: &Session, data: &Path) -> Result<()> {
     let found = session.register_place(data).await.map_err(|error| unusable(data, &error))?;
     tell_if_none(data, &found);
     Ok(())
 }
 
-/// As [`register`]; tables that are made from now on are files of the folder, if it is one.
+/// Like [`register`]; tables that are created later are files of the folder, if it is one.
 pub async fn open_place(session: &Session, place: &Path) -> Result<()> {
     register(session, place).await?;
     if place.is_dir() {
@@ -101,17 +100,17 @@ fn tell_if_none(data: &Path, found: &Found) {
     }
 }
 
-/// Arguments for a session on one processor, everything else as given.
+/// Arguments for a session on one processor, otherwise as given.
 pub fn on(processor: Processor, args: &EngineArgs) -> EngineArgs {
     EngineArgs { processor: processor.to_string(), trace: None, ..args.clone() }
 }
 
-/// The dialect that a session's statements are written in.
+/// The dialect of a session's statements.
 pub fn dialect(session: &Session) -> Box<dyn Dialect> {
     dialect_of(&session.context().state_ref().read())
 }
 
-/// Writes what the session recorded, if `--trace` asked for it.
+/// Writes the session's trace, if `--trace` is set.
 pub fn write_trace(session: &Session, args: &EngineArgs) -> Result<()> {
     let Some(path) = &args.trace else { return Ok(()) };
     // The recorder was started with the session.
@@ -122,7 +121,7 @@ fn wrong_setting(error: SettingError) -> CliError {
     CliError::usage(error.to_string())
 }
 
-/// An engine error as the user reads it: one line of cause.
+/// An engine error for the user: one line of cause.
 pub fn failure(place: &str, error: &DataFusionError) -> CliError {
     let Worded { cause, hint, subject } = wording::told(error);
     // Whoever speaks of the memory limit does not know its name here.

@@ -1,8 +1,8 @@
 //! `headrace settings`: every setting, flag and environment variable as Markdown, which is docs/settings.md.
 //!
-//! Names, defaults and meanings are those that the program itself goes by: the session's settings and the command
-//! line's. Environment variables are named where they are read, so [`ENVIRONMENT`] repeats them, and
-//! `tests/cli/docs` compares it with the sources.
+//! Names, defaults and meanings come from the program itself: the session's settings and the command line's.
+//! Environment variables are named where they are read, so [`ENVIRONMENT`] repeats them, and `tests/cli/docs`
+//! compares it with the sources.
 
 use clap::{Arg, Args, Command, CommandFactory};
 use datafusion::common::config::ConfigEntry;
@@ -20,10 +20,10 @@ const CORES: [&str; 3] = [
     "datafusion.execution.planning_concurrency",
 ];
 
-/// The name that clap gives to the flags of [`EngineArgs`].
+/// clap's name for the flags of [`EngineArgs`].
 const GROUP: &str = "EngineArgs";
 
-/// Variables of the environment, and what they mean.
+/// Environment variables and their meaning.
 const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "HEADRACE_LOG",
@@ -163,7 +163,7 @@ fn page(mut entries: Vec<ConfigEntry>) -> String {
     page
 }
 
-/// A command and those below it; one that takes what an earlier one takes says no more than that.
+/// A command with its subcommands; one with the arguments of an earlier one only refers to it.
 fn describe(page: &mut String, command: &Command, above: &str, known: &mut Vec<(String, String)>) {
     let name = format!("{above} {}", command.get_name());
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -182,7 +182,7 @@ fn describe(page: &mut String, command: &Command, above: &str, known: &mut Vec<(
     }
 }
 
-/// What a command takes, as a table, without a group of flags that has a table of its own.
+/// A command's arguments as a table, without a group of flags that has its own table.
 fn flags(command: &Command, left_out: &str) -> String {
     let group = command.get_groups().find(|group| group.get_id() == left_out);
     let apart: Vec<_> = group.into_iter().flat_map(|group| group.get_args()).collect();
@@ -206,7 +206,7 @@ fn flags(command: &Command, left_out: &str) -> String {
     table
 }
 
-/// `-o, --out <OUT>`, or `<PATH>` of what has no name.
+/// `-o, --out <OUT>`, or `<PATH>` for an unnamed argument.
 fn spelled(arg: &Arg) -> String {
     let names: Vec<String> = arg
         .get_short()
@@ -224,7 +224,7 @@ fn spelled(arg: &Arg) -> String {
     }
 }
 
-/// What it means, with the values that it may have if there are few.
+/// The meaning, with the possible values if there are few.
 fn meaning(arg: &Arg) -> String {
     let text = cell(&arg.get_help().map(ToString::to_string).unwrap_or_default());
     let values =
@@ -245,7 +245,7 @@ fn row(page: &mut String, cells: &[String]) {
     *page += &format!("| {} |\n", cells.join(" | "));
 }
 
-/// A text as code; an empty one as it is.
+/// A text as code; an empty one unchanged.
 fn code(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("`{}`", cell(text)) }
 }

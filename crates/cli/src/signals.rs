@@ -1,7 +1,7 @@
-//! Signals that ask a statement or the process to end.
+//! Signals that end a statement or the process.
 //!
-//! They are heard on a thread of their own: those of the runtime may all compute. Whoever works is asked first, and
-//! has a moment to stop by itself; then the process ends whatever it does, and leaves nothing half-written behind.
+//! A separate thread receives them, because all threads of the runtime may be computing. Running work is asked
+//! first and has a moment to stop by itself; then the process ends in any case and leaves nothing half-written.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,50 +14,50 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::sync::Notify;
 
-/// Those that end a process.
+/// Signals that end a process.
 const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// A process that a signal has ended has this and the signal's number for exit code.
+/// The exit code of a process that a signal has ended is this plus the signal's number.
 const CODE_BASE: i32 = 128;
 
-/// What was asked for.
+/// The request.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// The exit code of the signal that ends the process.
+    /// The exit code for the signal that ends the process.
     code: AtomicI32,
-    /// Somebody types: an interrupt ends the statement that runs, if any.
+    /// Interactive mode: an interrupt ends the running statement, if any.
     is_typed: AtomicBool,
     end: Notify,
     statement: Notify,
 }
 
 impl Asked {
-    /// Waits until the process is to end.
+    /// Waits until the process must end.
     pub async fn to_end(&self) {
         self.end.notified().await;
     }
 
-    /// Waits until the statement is to end, which Ctrl-C asks for.
+    /// Waits until the statement must end, by Ctrl-C.
     pub async fn to_end_statement(&self) {
         self.statement.notified().await;
     }
 
-    /// From here on Ctrl-C ends a statement, not the process.
+    /// From now on Ctrl-C ends a statement, not the process.
     pub fn keep_the_process(&self) {
         self.is_typed.store(true, Ordering::Relaxed);
     }
 
-    /// The exit code, if a signal has asked the process to end.
+    /// The exit code, if a signal has requested the end of the process.
     pub fn code(&self) -> Option<i32> {
         Some(self.code.load(Ordering::Relaxed)).filter(|&code| code != 0)
     }
 }
 
-/// Hears signals from now on. The first that ends the process sets `cancel`; after `patience`, or with the second, it
-/// ends.
+/// Starts receiving signals. The first one that ends the process sets `cancel`; after `patience`, or with the second,
+/// it ends.
 ///
 /// # Errors
-/// Why they cannot be heard.
+/// Why signals cannot be received.
 pub fn listen(cancel: Arc<AtomicBool>, patience: Duration) -> io::Result<Arc<Asked>> {
     // What nohup has started lives on.
     let wanted = ENDING.into_iter().filter(|&signal| signal != SIGHUP || !is_ignored(signal));
@@ -82,7 +82,7 @@ pub fn listen(cancel: Arc<AtomicBool>, patience: Duration) -> io::Result<Arc<Ask
     Ok(asked)
 }
 
-/// Ends the process once this time is over; at once, if nothing can wait for that.
+/// Ends the process after this time; at once, if nothing can wait.
 fn leave_after(patience: Duration, code: i32) {
     let waiting = std::thread::Builder::new().name("patience".into()).spawn(move || {
         std::thread::sleep(patience);
@@ -93,7 +93,7 @@ fn leave_after(patience: Duration, code: i32) {
     }
 }
 
-/// Ends the process, which was interrupted: nothing half-written stays, and what is whole is named.
+/// Ends the interrupted process: nothing half-written stays, and complete files are reported.
 pub fn leave(code: i32) -> ! {
     let _none_can_be_made = hidden::remove_all();
     let _ = crossterm::terminal::is_raw_mode_enabled()
@@ -108,7 +108,7 @@ pub fn leave(code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// Whether whoever started this process wants a signal ignored.
+/// Whether the parent process wants a signal ignored.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

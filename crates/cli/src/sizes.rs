@@ -1,4 +1,4 @@
-//! Sizes as the user writes them.
+//! Sizes on the command line.
 
 use headrace_ceilings::model;
 
@@ -10,10 +10,10 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// No command works in less.
+/// No command works with less.
 const MEMORY_BYTES_MIN: u64 = 4_000_000;
 
-/// A limit of memory.
+/// A memory limit.
 pub fn parse_memory(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
         bytes if bytes < MEMORY_BYTES_MIN => {
@@ -23,7 +23,7 @@ pub fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// As [`parse_bytes`], and 0.
+/// Like [`parse_bytes`], allowing 0.
 pub fn parse_bytes_or_zero(text: &str) -> Result<u64, String> {
     model::parse_bytes(text).map_err(|_| usage(text))
 }

@@ -1,4 +1,4 @@
-//! Traces on their way into files: Chrome/Perfetto JSON, which others draw.
+//! Trace files: Chrome/Perfetto JSON, which other programs draw.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,10 @@ use crate::args::TraceArgs;
 use crate::error::{Context, Result};
 use crate::output::put;
 
-/// Spans that a recorder of the command line has room for.
+/// Maximum spans of a trace.
 pub const SPANS_MAX: usize = 1 << 20;
 
-/// The file that a trace is to be written to. A name that asks for a picture is refused with the command line,
-/// before anything has run.
+/// The file of a trace. A name of a picture format is refused before anything runs.
 #[derive(Debug, Clone)]
 pub struct TraceFileParser;
 
@@ -43,7 +42,7 @@ impl TypedValueParser for TraceFileParser {
     }
 }
 
-/// Writes what was recorded.
+/// Writes the trace.
 pub fn write(file: &Path, trace: &Trace) -> Result<()> {
     if trace.dropped() > 0 {
         say!("{}: {} spans did not fit the trace", file.display(), trace.dropped());
@@ -53,7 +52,7 @@ pub fn write(file: &Path, trace: &Trace) -> Result<()> {
     put_json(file, json)
 }
 
-/// `headrace trace`: several files become one.
+/// `headrace trace`: merges several files.
 pub fn merge(args: &TraceArgs) -> Result<()> {
     let mut json = Vec::new();
     // The error names the file.

@@ -1,4 +1,4 @@
-//! `--version`: what this binary is and what it finds on this machine.
+//! `--version`: this binary and its environment.
 
 use std::fmt::Write;
 

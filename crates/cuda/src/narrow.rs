@@ -4,6 +4,8 @@
 //! Base and width are chosen from what is claimed of the whole column, so that its segments lie
 //! alike. A claim is no proof: the kernel that re-encodes checks every value that is not NULL and
 //! raises a flag for one that does not fit. That segment then stays plain.
+//!
+//! A difference has 1, 2 or 4 bytes.
 
 use headrace_gpu::{Function, Grid, LaunchArgs, Source, Stream, launch};
 use headrace_ir::ValueRange;

@@ -1,5 +1,8 @@
 //! Segments on their way to devices: which device a segment is dealt to, and what is read of a
 //! chunk of them.
+//!
+//! Segments are dealt to GPUs by file, batch and row. A chunk belongs to the GPU that holds most of its reads, and
+//! where a run fits its GPUs, none takes another's chunks.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -2,6 +2,8 @@
 //!
 //! A copy engine works on one copy at a time: what is small and wanted now would wait there for the
 //! chunks that were queued before, megabytes each, and its slot with it.
+//!
+//! More slots only made that queue longer.
 
 use std::ops::Range;
 

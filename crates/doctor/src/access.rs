@@ -1,8 +1,8 @@
-//! Every way from a path to a processor, tried with real reads.
+//! Every access path from a path to a processor, tried with real reads.
 //!
-//! The ways are those of the benchmark, which are those of queries: first a short piece of the
-//! file is read and compared with what plain reads give, then as much as fits a moment is timed.
-//! Ways past the page cache come first: the others fill it.
+//! The access paths are those of the benchmark and of queries. First a short piece of the file is
+//! read and compared with plain reads, then a longer piece is timed. Paths that bypass the page
+//! cache come first, because the others fill it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,41 +21,41 @@ use crate::facts::{AccessProbe, Known, Outcome, Way};
 /// Bytes that are compared with plain reads.
 const CHECKED_BYTES: u64 = 8 << 20;
 
-/// A way is timed for this long at most, whatever the file's size.
+/// Maximum time for timing one access path, whatever the file's size.
 const TIMED: Duration = Duration::from_millis(200);
 
-/// The same for ways to a GPU, whose ring takes longer to start.
+/// The same for access paths to a GPU, whose ring takes longer to start.
 const TIMED_GPU: Duration = Duration::from_millis(500);
 
-/// The best of so many timed runs counts: something else may disturb one of them.
+/// The best of this many timed runs counts, since a run may be disturbed.
 const TIMED_RUNS: usize = 2;
 
-/// Fewer bytes are read before a clock tells much.
+/// Minimum bytes for a meaningful timing.
 const TIMED_BYTES_MIN: u64 = 4 << 20;
 
-/// Bytes that are timed at most: a moment's worth of the fastest way.
+/// Maximum bytes to time: a moment of the fastest access path.
 const TIMED_BYTES_MAX: u64 = 16 << 30;
 
-/// Chunks of the timed reads; the check takes smaller ones, so that it has several.
+/// Chunk size of the timed reads; the check uses smaller ones, to have several.
 const CHUNK_BYTES: u64 = 8 << 20;
 const CHECKED_CHUNK_BYTES: u64 = 1 << 20;
 
-/// Bytes that the write probe writes.
+/// Bytes of the write probe.
 const WRITTEN_BYTES: u64 = 256 << 20;
 const WRITTEN_BYTES_QUICK: u64 = 8 << 20;
 
-/// What `--quick` leaves out, as the report says it.
+/// The parts that `--quick` omits, for the report.
 pub(crate) const NOT_MEASURED_QUICK: &str = "--quick measures nothing";
 
-/// Tries ways on one file.
+/// Tries access paths on one file.
 pub(crate) struct Prober<'a> {
-    /// Only the check, nothing is timed.
+    /// Check only, without timing.
     quick: bool,
     /// Once set, nothing more is begun.
     cancel: &'a Arc<AtomicBool>,
     /// Records the races.
     trace: Option<Trace>,
-    /// Keeps what is dear to set up, such as a GPU's context and slots.
+    /// Keeps expensive state, such as a GPU's context and slots.
     bench: Bench,
 }
 
@@ -65,8 +65,8 @@ impl<'a> Prober<'a> {
         Prober { quick, cancel, trace: trace.clone(), bench: Bench::new() }
     }
 
-    /// Every way to the host and to the GPUs with these ordinals, best measured first: past the
-    /// page cache before through it.
+    /// Every access path to the host and to the GPUs with these ordinals, in measuring order: past
+    /// the page cache before through it.
     pub fn try_all(&mut self, file: &Path, gpus: &[usize]) -> Vec<AccessProbe> {
         ways(gpus).into_iter().map(|way| self.try_way(file, way)).collect()
     }
@@ -101,7 +101,7 @@ impl<'a> Prober<'a> {
         }
     }
 
-    /// A timed run, or why there is none.
+    /// A timed run, or the reason why there is none.
     fn timed(&mut self, file: &Path, way: Way, checked: &BenchRun) -> Result<BenchRun, String> {
         if self.quick {
             return Err(NOT_MEASURED_QUICK.to_string());
@@ -154,7 +154,7 @@ impl<'a> Prober<'a> {
         plan
     }
 
-    /// Writes a file into `folder`, reads it back and takes it away again.
+    /// Writes a file into `folder`, reads it back and removes it.
     pub fn try_write(&mut self, folder: &Path) -> AccessProbe {
         let mut plan = self.plan(folder, Way::Write);
         let bytes = if self.quick { WRITTEN_BYTES_QUICK } else { WRITTEN_BYTES };
@@ -183,7 +183,7 @@ impl<'a> Prober<'a> {
     }
 }
 
-/// In the order in which they are tried.
+/// In the order of the tries.
 fn ways(gpus: &[usize]) -> Vec<Way> {
     // What a query would take is asked first, while the page cache is as the user left it.
     let mut ways = vec![Way::Automatic, Way::Uring, Way::DirectThreads];
@@ -240,7 +240,7 @@ fn mismatch(run: &BenchRun) -> Option<String> {
     ))
 }
 
-/// io_uring is one thread with many requests, everything else many threads with one each.
+/// io_uring is one thread with many requests; the others are many threads with one request each.
 fn requests_at_once(run: &BenchRun) -> u32 {
     if run.path == PathChoice::Uring.name() {
         run.depth
@@ -249,7 +249,7 @@ fn requests_at_once(run: &BenchRun) -> u32 {
     }
 }
 
-/// What really happened: bytes by path where they differ from what was asked for, and the readers.
+/// What really happened: bytes by access path where they differ from the request, and the readers.
 fn taken(run: &BenchRun) -> String {
     let moved = &run.bytes_by_path;
     let paths = [

@@ -1,4 +1,4 @@
-//! What was seen, before anybody judged it.
+//! The observed facts, before any judgement.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,22 +12,21 @@ use serde::{Serialize, Serializer};
 
 use crate::system::{HugePages, Iommu, Kernel, PciDevice, PciLink};
 
-/// A fact that could be had, or the reason why not. In JSON the value itself, or
-/// `{"unknown": "…"}`.
+/// A fact, or the reason why it is unknown. In JSON the value itself, or `{"unknown": "…"}`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Known<T> {
     /// The fact.
     Value(T),
-    /// Nobody could find out.
+    /// Unknown.
     Unknown {
-        /// Why not.
+        /// The reason.
         unknown: String,
     },
 }
 
 impl<T> Known<T> {
-    /// Not known, for `reason`.
+    /// Unknown, for `reason`.
     pub fn unknown(reason: impl ToString) -> Known<T> {
         Known::Unknown { unknown: reason.to_string() }
     }
@@ -40,7 +39,7 @@ impl<T> Known<T> {
         }
     }
 
-    /// The fact, or why it is not known.
+    /// The fact, or the reason why it is unknown.
     pub fn as_result(&self) -> Result<&T, &str> {
         match self {
             Known::Value(value) => Ok(value),
@@ -58,40 +57,40 @@ impl<T, E: ToString> From<Result<T, E>> for Known<T> {
     }
 }
 
-/// A run that took this long is long enough to be compared, whatever it moved.
+/// A run of this duration can be compared, however many bytes it moved.
 const LONG_RUN_S: f64 = 0.1;
 
-/// A file counts as lying in the page cache from this share on.
+/// From this share on a file counts as being in the page cache.
 const RESIDENT_SHARE: f64 = 0.99;
 
-/// Everything that was seen.
+/// All facts.
 #[derive(Debug, Clone, Serialize)]
 pub struct Facts {
-    /// What holds for the machine and this process.
+    /// Facts about the machine and this process.
     pub machine: MachineFacts,
-    /// What there is of CUDA.
+    /// Facts about CUDA.
     pub gpu: GpuFacts,
-    /// One measured ceiling a stage.
+    /// One measured ceiling per stage.
     pub ceilings: Vec<StageCeiling>,
-    /// The paths that were asked about.
+    /// The examined paths.
     pub paths: Vec<PathFacts>,
-    /// Where the ceilings were kept, or why not; absent if there was nothing to keep.
+    /// Where the ceilings were recorded, or why not; absent if there were none.
     pub record: Option<String>,
 }
 
-/// What a stage can do at best, measured just now.
+/// The best rate of a stage, measured just now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StageCeiling {
     /// The stage: "storage, /data", "memory copy", "gpu 0, host to device".
     pub stage: String,
-    /// GB/s (GB = 10^9 bytes), or why it was not measured.
+    /// GB/s (GB = 10^9 bytes), or the reason why it was not measured.
     pub gb_per_s: Known<f64>,
 }
 
-/// What holds for the machine and this process.
+/// Facts about the machine and this process.
 #[derive(Debug, Clone, Serialize)]
 pub struct MachineFacts {
-    /// Release, and what in the kernel lets storage talk to GPUs.
+    /// Release, and the kernel's support for transfers between storage and GPUs.
     pub kernel: Kernel,
     /// Logical processors that this process may use.
     pub cores: usize,
@@ -99,7 +98,7 @@ pub struct MachineFacts {
     pub limits: Limits,
     /// The filter of system calls.
     pub seccomp: Known<Seccomp>,
-    /// Whether the kernel grants a ring, and registers as much memory with it as a race wants.
+    /// Whether the kernel allows a ring, and registers as much memory with it as a race needs.
     pub uring: UringProbe,
     /// Huge pages.
     pub huge_pages: HugePages,
@@ -109,11 +108,11 @@ pub struct MachineFacts {
     pub iommu: Iommu,
     /// Names of the RDMA devices, empty without any.
     pub rdma_devices: Vec<String>,
-    /// How fast host memory copies.
+    /// The rate of host memory copies.
     pub memory_copy: Known<HostCopySpeed>,
 }
 
-/// What there is of CUDA.
+/// Facts about CUDA.
 #[derive(Debug, Clone, Serialize)]
 pub struct GpuFacts {
     /// NVIDIA GPUs on the PCI bus, with or without a driver.
@@ -122,11 +121,11 @@ pub struct GpuFacts {
     pub driver: Known<String>,
     /// Version and file of the run-time compiler.
     pub nvrtc: Known<String>,
-    /// Why no device can be used; absent when one can.
+    /// Why no device can be used; absent if one can.
     pub no_device: Option<String>,
     /// The usable devices.
     pub devices: Vec<GpuFact>,
-    /// Host to device, all of them at once; absent where there are not several.
+    /// Host to device, all of them at once; absent with a single device.
     pub all_h2d: Option<Known<AllDevices>>,
     /// cuFile.
     pub cufile: CuFileFact,
@@ -139,15 +138,15 @@ pub struct GpuFact {
     pub ordinal: usize,
     /// The product's name.
     pub name: String,
-    /// Where it is on the PCI bus.
+    /// Its address on the PCI bus.
     pub address: Known<PciAddress>,
     /// Its NUMA node.
     pub numa_node: Option<u32>,
-    /// Links from the root port down to the device, read while it worked (or just after it was
-    /// opened, when nothing was measured).
+    /// Links from the root port down to the device, read under load (or just after opening, if
+    /// nothing was measured).
     pub links: Known<Vec<PciLink>>,
-    /// Total and free device memory; other processes' use counts. Unknown if the device could not
-    /// be opened.
+    /// Total and free device memory, including other processes' use. Unknown if the device could
+    /// not be opened.
     pub memory: Known<DeviceMemoryFact>,
     /// Pinned host memory to device, the other links idle.
     pub h2d: Known<CopySpeed>,
@@ -155,9 +154,9 @@ pub struct GpuFact {
     pub d2h: Known<CopySpeed>,
     /// Device memory, read and written bytes counted.
     pub memory_speed: Known<CopySpeed>,
-    /// What its data sheet would give for device memory, GB/s; 0 where the driver does not say.
+    /// Device memory bandwidth by data sheet, GB/s; 0 if the driver does not report it.
     pub nominal_memory_gb_per_s: f64,
-    /// Everything the driver tells of it.
+    /// All of the driver's properties.
     pub properties: Vec<Property>,
 }
 
@@ -166,35 +165,35 @@ pub struct GpuFact {
 pub struct DeviceMemoryFact {
     /// All of it.
     pub total_bytes: u64,
-    /// What nobody uses.
+    /// Unused memory.
     pub free_bytes: u64,
 }
 
 /// cuFile: reads from storage straight to device memory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CuFileFact {
-    /// Version of the library; why it cannot be used, otherwise.
+    /// Version of the library, or why it cannot be used.
     pub library: Known<String>,
-    /// What would help.
+    /// The remedy.
     pub remedy: Option<String>,
-    /// Which way it brings bytes, in words.
+    /// Its mode in words.
     pub mode: Known<String>,
-    /// Whether operations were counted that took this way; otherwise the mode is what the state of
-    /// its driver makes possible.
+    /// Whether operations in this mode were counted; otherwise the mode is what the state of its
+    /// driver makes possible.
     pub proven: bool,
-    /// What was observed.
+    /// The evidence.
     pub evidence: Vec<String>,
     /// Its configuration in force.
     pub parameters: Vec<Property>,
 }
 
-/// A path that was asked about.
+/// An examined path.
 #[derive(Debug, Clone, Serialize)]
 pub struct PathFacts {
-    /// As it was given.
+    /// As given.
     #[serde(serialize_with = "lossy")]
     pub path: PathBuf,
-    /// What it is.
+    /// Its kind.
     pub kind: PathKind,
     /// Files below a folder, and their bytes.
     pub below: Option<FilesBelow>,
@@ -204,28 +203,28 @@ pub struct PathFacts {
     pub home: StorageHome,
     /// PCIe links of the drives and network cards below it.
     pub links: Vec<LinkFact>,
-    /// The nearest GPU, by its place among the devices of [`GpuFacts`]; absent without a GPU, or
-    /// where the address of one is not known.
+    /// The nearest GPU, as an index into [`GpuFacts`]; absent without a GPU, or if the address of
+    /// one is unknown.
     pub nearest_gpu: Option<NearestGpu>,
-    /// What O_DIRECT reads of this storage reached at best lately, GB/s, by the record of
-    /// ceilings; absent if nothing was recorded.
+    /// The best recent O_DIRECT rate of this storage, GB/s, from the record of ceilings; absent if
+    /// there is none.
     pub earlier_gb_per_s: Option<f64>,
-    /// One entry for each way that was tried.
+    /// One entry per tried access path.
     pub access: Vec<AccessProbe>,
-    /// What writing found, if it was asked for.
+    /// The result of the write probe, if requested.
     pub write: Option<AccessProbe>,
 }
 
-/// The way of a device to the processor.
+/// The path of a device to the processor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LinkFact {
-    /// Where the device is.
+    /// The device's location.
     pub address: PciAddress,
     /// Links from the root port down to it.
     pub links: Known<Vec<PciLink>>,
 }
 
-/// What a path is.
+/// The kind of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathKind {
@@ -235,9 +234,9 @@ pub enum PathKind {
     Folder,
     /// A block device.
     BlockDevice,
-    /// Something that holds no data to stream: a pipe, a socket, a character device.
+    /// A path without data to stream: a pipe, a socket, a character device.
     Other,
-    /// There is no such thing.
+    /// A missing path.
     Missing,
     /// It cannot be examined, for this reason.
     Unreachable(String),
@@ -250,14 +249,14 @@ impl PathKind {
     }
 }
 
-/// What lies in a folder.
+/// The content of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct FilesBelow {
     /// Regular files.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Folders and files that could not be looked at.
+    /// Folders and files that could not be examined.
     pub unreadable: u64,
     /// Whether counting stopped at the limit.
     pub more: bool,
@@ -271,13 +270,13 @@ pub struct FileFact {
     pub path: PathBuf,
     /// Its size.
     pub size_bytes: u64,
-    /// Bytes that storage holds of it: fewer than its size where it has holes or is compressed.
+    /// Bytes stored: fewer than its size if it has holes or is compressed.
     pub allocated_bytes: u64,
     /// Filesystem as mounted.
     pub filesystem: String,
     /// Whether it lies in memory.
     pub memory_backed: bool,
-    /// Alignment that O_DIRECT asks for, or why it cannot be had.
+    /// Alignment for O_DIRECT, or why it is not available.
     pub direct: Known<DirectAlignment>,
     /// Share of the file in the page cache, 0 to 1, before anything was read.
     pub resident_share: Known<f64>,
@@ -292,20 +291,20 @@ pub struct DirectAlignment {
     pub offset_bytes: usize,
 }
 
-/// One way from the path to a processor, tried.
+/// A tried access path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AccessProbe {
-    /// The way.
+    /// The access path.
     pub way: Way,
-    /// How it went.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// A way from storage to where bytes are used.
+/// An access path from storage to the consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// What a query would take by itself.
+    /// The automatic choice of queries.
     Automatic,
     /// A mapping.
     Mapped,
@@ -363,17 +362,17 @@ impl fmt::Display for Way {
     }
 }
 
-/// How a way went.
+/// The outcome of an access path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The bytes arrived, and were those that plain reads give.
+    /// The bytes arrived and match plain reads.
     Works {
         /// Bytes that were compared.
         checked_bytes: u64,
-        /// What was really used: readers, bytes by path.
+        /// The real readers, and bytes by access path.
         taken: String,
-        /// Why nothing better was taken, where somebody said so.
+        /// Why nothing better was used, if known.
         reasons: Vec<String>,
         /// GB/s; unknown if it was not measured.
         gb_per_s: Known<f64>,
@@ -382,21 +381,21 @@ pub enum Outcome {
         /// Threads, or requests in flight of one thread, behind `gb_per_s`.
         requests_at_once: u32,
     },
-    /// It cannot be had.
+    /// It is not available.
     Refused {
-        /// Why not.
+        /// The reason.
         reason: String,
-        /// What would help.
+        /// The remedy.
         remedy: Option<String>,
     },
     /// Wrong bytes arrived.
     Wrong {
-        /// Which, in words.
+        /// The difference in words.
         what: String,
     },
     /// It was not tried.
     NotTried {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
@@ -436,7 +435,7 @@ impl FileFact {
 }
 
 impl PathFacts {
-    /// What reads through the page cache reached, GB/s, if all of the file was in it.
+    /// The rate of page cache reads, GB/s, if all of the file was in it.
     pub fn page_cache_gb_per_s(&self) -> Option<f64> {
         let file = self.examined.value()?;
         let resident = file.resident_share.value().is_some_and(|share| *share >= RESIDENT_SHARE);
@@ -445,13 +444,13 @@ impl PathFacts {
             .flatten()
     }
 
-    /// The best measured rate of the ways that `wanted` picks.
+    /// The best measured rate of the access paths selected by `wanted`.
     pub fn best_gb_per_s(&self, wanted: impl Fn(Way) -> bool) -> Option<f64> {
         self.best_gb_per_s_over(0, wanted)
     }
 
-    /// As [`best_gb_per_s`](Self::best_gb_per_s), of runs over at least `bytes_min` bytes or a
-    /// tenth of a second: in shorter ones the start of a ring weighs more than the way.
+    /// Like [`best_gb_per_s`](Self::best_gb_per_s), for runs over at least `bytes_min` bytes or a
+    /// tenth of a second: shorter ones are dominated by the start of the ring.
     pub fn best_gb_per_s_over(&self, bytes_min: u64, wanted: impl Fn(Way) -> bool) -> Option<f64> {
         let probes = self.access.iter().filter(|probe| wanted(probe.way));
         let long_enough = probes.filter_map(|probe| {

@@ -1,23 +1,23 @@
-//! What the doctor says: findings, and the exit code they add up to.
+//! The doctor's output: findings, and the exit code they add up to.
 
 use serde::Serialize;
 
-/// How bad a finding is. The order is the order of severity.
+/// Severity of a finding, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// As it should be.
     Ok,
-    /// Nobody could find out; the reason is in [`Finding::found`]. Neither good nor bad.
+    /// Unknown; the reason is in [`Finding::found`]. Neither good nor bad.
     Unknown,
-    /// It works, and could be faster.
+    /// It works, but could be faster.
     Slow,
     /// It does not work.
     Broken,
 }
 
 impl Level {
-    /// As it is printed.
+    /// Its printed form.
     pub fn name(self) -> &'static str {
         match self {
             Level::Ok => "ok",
@@ -28,18 +28,18 @@ impl Level {
     }
 }
 
-/// One thing that was looked at, and what it means.
+/// An examined subject and its meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub level: Level,
-    /// What was looked at: a path, a device, a limit.
+    /// The subject: a path, a device, a limit.
     pub subject: String,
-    /// What is the case.
+    /// The fact.
     pub found: String,
-    /// Why it matters; empty for what is as it should be.
+    /// Why it matters; empty if it is as it should be.
     pub why: String,
-    /// What to do about it, a command where there is one; empty where nothing helps or is needed.
+    /// The remedy, a command if there is one; empty if nothing helps or is needed.
     pub remedy: String,
 }
 
@@ -55,12 +55,12 @@ impl Finding {
         }
     }
 
-    /// Could not be found out, for `reason`.
+    /// Unknown, for `reason`.
     pub fn unknown(subject: impl Into<String>, reason: impl Into<String>) -> Finding {
         Finding { level: Level::Unknown, ..Finding::ok(subject, reason) }
     }
 
-    /// Works, and could be faster.
+    /// Works, but could be faster.
     pub fn slow(
         subject: impl Into<String>,
         found: impl Into<String>,
@@ -114,8 +114,8 @@ impl Counts {
         counts
     }
 
-    /// 0 all well, 1 works but slower than it could, 2 broken. What is unknown does not count: it
-    /// is shown, and nobody can say whether it is a fault.
+    /// 0 all well, 1 works but slower than it could, 2 broken. Unknown findings do not count: they
+    /// are shown, but may not be faults.
     pub fn exit_code(&self) -> i32 {
         match (self.broken, self.slow) {
             (0, 0) => 0,
@@ -151,7 +151,7 @@ fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// The worst first; findings of one level stay in the order in which they were made.
+/// Worst first; findings of one level keep their order.
 pub(crate) fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
 }

@@ -1,4 +1,4 @@
-//! Looks at the GPUs: driver, compiler, links, speeds, cuFile.
+//! Examines the GPUs: driver, compiler, links, speeds, cuFile.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::access::NOT_MEASURED_QUICK;
 use crate::facts::{CuFileFact, DeviceMemoryFact, GpuFact, GpuFacts, Known};
 use crate::system::{nvidia_gpus, pci_device, pci_links};
 
-/// Everything but the ways from files to them.
+/// Everything except the access paths from files to them.
 pub(crate) fn look(root: &SysRoot, quick: bool) -> GpuFacts {
     let probe = headrace_gpu::probe();
     let devices = probe.devices.iter().map(|info| device(root, info, quick)).collect();
@@ -44,7 +44,7 @@ pub(crate) fn nvrtc_fact(probe: &GpuProbe) -> Known<String> {
     }
 }
 
-/// All links at once; `None` where there are not several.
+/// All links at once; `None` with a single one.
 fn all_h2d(probe: &GpuProbe, quick: bool) -> Option<Known<AllDevices>> {
     if probe.devices.len() < 2 {
         return None;
@@ -102,8 +102,7 @@ pub(crate) fn device_memory_fact(device: &Device) -> Known<DeviceMemoryFact> {
     }
 }
 
-/// Whether the library is there, and which way it brings bytes: proven by those it has brought so
-/// far, if any.
+/// Whether the library is present, and its mode: proven by its transfers so far, if any.
 pub(crate) fn cufile_fact() -> CuFileFact {
     match CuFile::open() {
         Ok(cufile) => {

@@ -1,4 +1,4 @@
-//! The GPUs of this machine, with their properties and what lies in their memory.
+//! The GPUs of this machine, with their properties and the content of their memory.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::facts::{CuFileFact, DeviceMemoryFact, Known};
 use crate::gpu::{cufile_fact, device_memory_fact, driver_fact, nvrtc_fact};
 use crate::system::{PciLink, pci_link};
 
-/// What there is.
+/// The facts.
 #[derive(Debug, Clone, Serialize)]
 pub struct GpusReport {
     /// The CUDA version that the driver supports.
@@ -20,11 +20,11 @@ pub struct GpusReport {
     pub nvrtc: Known<String>,
     /// cuFile.
     pub cufile: CuFileFact,
-    /// Why no device can be used; absent when one can.
+    /// Why no device can be used; absent if one can.
     pub no_device: Option<String>,
     /// The devices.
     pub devices: Vec<GpuEntry>,
-    /// Kernels compiled earlier and kept on disk.
+    /// Cached compiled kernels.
     pub kernels: CubinFolder,
 }
 
@@ -35,20 +35,20 @@ pub struct GpuEntry {
     pub ordinal: usize,
     /// The product's name.
     pub name: String,
-    /// Its link to the port above it, as it is now: idle devices slow theirs down.
+    /// Its current link to the port above it: idle devices slow theirs down.
     pub link: Known<PciLink>,
-    /// Device memory now. What is used is other processes' use, and the context that asking costs
-    /// (some hundreds of megabytes); columns stay resident only as long as the process that
-    /// streamed them lives, so none of them is this process's.
+    /// Current device memory. Used memory is other processes' use, plus the context of this query
+    /// (some hundreds of megabytes). Columns stay resident only while the process that streamed
+    /// them lives, so none of them are this process's.
     pub memory: Known<DeviceMemoryFact>,
-    /// Everything the driver tells of it.
+    /// All of the driver's properties.
     pub properties: Vec<Property>,
 }
 
 /// The folder of compiled kernels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CubinFolder {
-    /// The folder; absent if none can be kept.
+    /// The folder; absent if kernels cannot be cached.
     #[serde(serialize_with = "lossy")]
     pub folder: Option<PathBuf>,
     /// Kernels in it.
@@ -57,7 +57,7 @@ pub struct CubinFolder {
     pub bytes: u64,
 }
 
-/// Looks at the driver and its devices; opens each of them for a moment.
+/// Queries the driver and its devices; opens each of them briefly.
 pub fn look() -> GpusReport {
     let root = SysRoot::host();
     let probe = headrace_gpu::probe();
@@ -88,7 +88,7 @@ fn entry(root: &SysRoot, info: &DeviceInfo) -> GpuEntry {
     }
 }
 
-/// Counts the kernels of a folder; one that does not exist (yet) has none.
+/// Counts the kernels of a folder; a missing folder has none.
 fn kernels(folder: Option<PathBuf>) -> CubinFolder {
     let entries = folder.as_ref().and_then(|folder| std::fs::read_dir(folder).ok());
     let sizes = entries
@@ -101,7 +101,7 @@ fn kernels(folder: Option<PathBuf>) -> CubinFolder {
     CubinFolder { folder, kernels, bytes }
 }
 
-/// The report for people.
+/// The readable report.
 pub fn render(report: &GpusReport) -> String {
     let mut out = String::new();
     line(&mut out, "driver", &said(&report.driver));

@@ -1,4 +1,4 @@
-//! The doctor: what stands between a path and the processor, found out by real reads.
+//! The doctor: finds the obstacles between a path and the processor with real reads.
 //!
 //! ```text
 //!  paths ───► paths, access ── every way, tried and timed ─┐
@@ -7,24 +7,23 @@
 //!                                                                └─► Ceilings (the shared record)
 //! ```
 //!
-//! * Looking and judging are apart. What looks returns [`Facts`], plain data, and never says what
-//!   is good; what judges is a function of facts alone, so that a test can put any machine before
-//!   it.
-//! * Nothing is guessed. A fact that cannot be had is [`Known::Unknown`] with the reason, and
-//!   becomes a [`Finding`] of [`Level::Unknown`] where it matters.
-//! * What a path can do is tried, not concluded: every way reads a piece of the file, compares it
-//!   with what plain reads give, and is timed for a moment. The ways are those of the benchmark,
-//!   which are those of queries.
-//! * Nothing is written to the paths unless [`Options::write`] asks for it; what is then written is
-//!   taken away again. Reading through the page cache leaves what was read there.
-//! * The words of a report (a [`Finding`] with its [`Level`], [`Counts`], [`Known`], [`Report`]) are of whatever
-//!   was looked at: the doctor of a PostgreSQL server speaks them too.
+//! * Observation and judgement are separate. Observers return [`Facts`], plain data without a
+//!   verdict. Judges are functions of facts alone, so a test can judge any machine.
+//! * Nothing is guessed. An unavailable fact is [`Known::Unknown`] with the reason, and becomes a
+//!   [`Finding`] of [`Level::Unknown`] where it matters.
+//! * The capabilities of a path are tried, not inferred: every access path reads a piece of the
+//!   file, compares it with plain reads, and is timed briefly. The access paths are those of the
+//!   benchmark and of queries.
+//! * Nothing is written to the paths unless [`Options::write`] is set, and the written file is
+//!   removed. Reads through the page cache leave their data there.
+//! * The parts of a report (a [`Finding`] with its [`Level`], [`Counts`], [`Known`], [`Report`]) are independent
+//!   of the subject: the doctor of a PostgreSQL server uses them too.
 //!
-//! [`gpus`] lists the GPUs alone, with the same facts of them. [`system`] has what only the doctor asks of a
-//! machine; what others ask as well is `headrace_io::system`.
+//! [`gpus`] lists the GPUs alone, with the same facts. [`system`] has the machine facts that only the doctor
+//! needs; shared ones are in `headrace_io::system`.
 //!
-//! A way is tried by `headrace_bench`'s transfers, since what a way delivers is what they measure; nothing
-//! measures here but them and `headrace_gpu::measure`. The record of ceilings is `headrace_ceilings`.
+//! `headrace_bench`'s transfers try the access paths, because they measure what a path delivers; only they
+//! and `headrace_gpu::measure` measure here. The record of ceilings is `headrace_ceilings`.
 //!
 //! This crate must never know: SQL, tables, formats, terminals, PostgreSQL.
 
@@ -63,23 +62,23 @@ use access::Prober;
 use gpu::cufile_fact;
 use system::pci_links;
 
-/// Is told in words what is looked at now.
+/// Receives the current step in words.
 pub type ProgressSink = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How an examination is done.
+/// Options of an examination.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// Nothing is timed; every way is still tried.
+    /// No timing; every access path is still tried.
     pub quick: bool,
     /// Write a file to each path (beside it, if it is a file), read it back and remove it.
     pub write: bool,
-    /// Leave the shared record of ceilings alone.
+    /// Do not touch the shared record of ceilings.
     pub forget: bool,
-    /// Once set, nothing more is begun; the report then says what was not looked at.
+    /// Once set, nothing more is begun; the report then says what was omitted.
     pub cancel: Arc<AtomicBool>,
-    /// Told what is looked at now.
+    /// Receives the current step.
     pub progress: Option<ProgressSink>,
-    /// Records the races that try the ways.
+    /// Records the races of the tries.
     pub trace: Option<Trace>,
 }
 
@@ -101,10 +100,10 @@ impl Options {
     }
 }
 
-/// What was seen, and what it means; also of other things than this machine.
+/// Facts and findings; also about other subjects than this machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report<F = Facts> {
-    /// Version of this form; it changes when a field changes its meaning.
+    /// Version of this format; it changes when a field changes its meaning.
     pub version: u32,
     /// 0 all well, 1 works but slower than it could, 2 broken.
     pub exit_code: i32,
@@ -112,9 +111,9 @@ pub struct Report<F = Facts> {
     pub summary: String,
     /// How many findings there are of each level.
     pub counts: Counts,
-    /// The worst first.
+    /// Worst first.
     pub findings: Vec<Finding>,
-    /// What was seen.
+    /// The facts.
     pub facts: F,
 }
 
@@ -127,7 +126,7 @@ impl Report {
 }
 
 impl<F> Report<F> {
-    /// Of facts that were judged, the worst finding first.
+    /// From judged facts, worst finding first.
     pub fn judged(facts: F, mut findings: Vec<Finding>) -> Report<F> {
         finding::sort(&mut findings);
         let counts = Counts::of(&findings);
@@ -142,7 +141,7 @@ impl<F> Report<F> {
     }
 }
 
-/// Looks at the machine and at each of the paths, and judges.
+/// Examines the machine and each of the paths, and judges.
 pub fn examine(paths: &[PathBuf], options: &Options) -> Report {
     let root = SysRoot::host();
     options.say("the machine");
@@ -161,7 +160,7 @@ pub fn examine(paths: &[PathBuf], options: &Options) -> Report {
     Report::of(record::keep(facts, options))
 }
 
-/// One a stage, in the order of the way of a byte.
+/// One per stage, in the order of the data path.
 fn ceilings(machine: &MachineFacts, gpu: &GpuFacts, paths: &[PathFacts]) -> Vec<StageCeiling> {
     let mut ceilings: Vec<StageCeiling> = paths.iter().filter_map(storage_ceiling).collect();
     let cached = paths.iter().filter_map(PathFacts::page_cache_gb_per_s).max_by(f64::total_cmp);
@@ -267,7 +266,7 @@ fn nearest(root: &SysRoot, home: &StorageHome, gpu: &GpuFacts) -> Option<Nearest
     (!addresses.is_empty()).then(|| nearest_gpu(root, home, &addresses))
 }
 
-/// The folder itself, or the one that a file lies in.
+/// The folder itself, or the folder of a file.
 fn writable_folder(path: &Path, kind: &PathKind) -> PathBuf {
     match (kind, path.parent()) {
         (PathKind::Folder, _) => path.to_path_buf(),

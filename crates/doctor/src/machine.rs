@@ -1,4 +1,4 @@
-//! Looks at the machine and at what this process may do.
+//! Facts about the machine and this process.
 
 use headrace_gpu::measure::{self, HostCopySpeed};
 use headrace_io::system::{Limits, SysRoot, cores, limits, numa_nodes, seccomp, uring_probe};
@@ -7,11 +7,11 @@ use crate::access::NOT_MEASURED_QUICK;
 use crate::facts::{Known, MachineFacts};
 use crate::system::{huge_pages, iommu, kernel};
 
-/// What the slots of a race take, roughly: that much is registered for a try, because the limit
-/// that counts is the one that is met.
+/// Approximate memory of a race's slots: this much is registered as a test, to hit the limit that
+/// really applies.
 const RING_BYTES: usize = 128 << 20;
 
-/// Threads that copy when host memory is measured: enough to fill it on the machines we know.
+/// Threads for measuring host memory copies: enough to saturate it on known machines.
 const COPY_THREADS_MAX: usize = 16;
 
 pub(crate) fn look(root: &SysRoot, quick: bool) -> MachineFacts {
@@ -35,7 +35,7 @@ pub(crate) fn look(root: &SysRoot, quick: bool) -> MachineFacts {
     }
 }
 
-/// Each thread takes 128 MiB; a measurement must not be what exhausts a small container.
+/// Each thread takes 128 MiB; a measurement must not exhaust a small container.
 fn memory_copy(cores: usize, limits: &Limits) -> Known<HostCopySpeed> {
     const THREAD_BYTES: u64 = 128 << 20;
     let room = limits.cgroup.as_ref().ok().and_then(|group| group.memory_max_bytes.amount());

@@ -1,4 +1,4 @@
-//! What a path is, and which file stands for it.
+//! The kind of a path, and the file that represents it.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use headrace_io::{PathProbe, ReadAt, SourceFile, residency_sampled};
 
 use crate::facts::{DirectAlignment, FileFact, FilesBelow, PathKind};
 
-/// Entries of a folder that are looked at; a folder with more is judged by these.
+/// Maximum entries of a folder that are examined.
 const ENTRIES_MAX: u64 = 100_000;
 
-/// Stretches of the file that are asked for in the page cache.
+/// Sampled stretches of the file in the page cache.
 const RESIDENCY_SAMPLES: u64 = 256;
 
-/// A path and the file that stands for it.
+/// A path and its representative file.
 pub(crate) struct Resolved {
     pub kind: PathKind,
     pub below: Option<FilesBelow>,
     pub file: Option<PathBuf>,
 }
 
-/// Looks at a path; for a folder, picks the largest file below it, for it tells the most.
+/// Examines a path; a folder is represented by its largest file.
 pub(crate) fn resolve(path: &Path) -> Resolved {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -95,7 +95,7 @@ fn folder(path: &Path) -> Resolved {
     Resolved { kind: PathKind::Folder, below: Some(below), file: largest.map(|(_, path)| path) }
 }
 
-/// What is known of a file without reading more than a block of it.
+/// Facts about a file from reading at most a block of it.
 ///
 /// # Errors
 /// Why it could not be opened.

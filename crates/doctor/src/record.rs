@@ -1,4 +1,4 @@
-//! What was measured goes into the shared record of ceilings.
+//! Adds the measurements to the shared record of ceilings.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use headrace_ceilings::{Ceilings, CeilingsError, Measure, Measurement, StoreKey}
 use crate::Options;
 use crate::facts::{AccessProbe, Facts, Known, Outcome, PathFacts, Way};
 
-/// Less than this does not tell what a drive can deliver for long.
+/// Less than this does not show a drive's sustained rate.
 const BYTES_MIN: u64 = 64 << 20;
 
 const HOW: &str = "headrace doctor";
 
-/// Records what `facts` measured, and says in them where, or why not.
+/// Records the measurements of `facts`, and notes in them where, or why not.
 pub(crate) fn keep(mut facts: Facts, options: &Options) -> Facts {
     let measurements = measurements(&facts);
     if measurements.is_empty() || options.forget {
@@ -38,7 +38,7 @@ fn write(measurements: &[Measurement]) -> Result<String, CeilingsError> {
     Ok(text)
 }
 
-/// What of the facts is a ceiling.
+/// The ceilings among the facts.
 fn measurements(facts: &Facts) -> Vec<Measurement> {
     let mut found = Vec::new();
     let mut add = |measure, value: f64, bytes| {
@@ -109,8 +109,8 @@ fn of_probe(
     (*timed_bytes >= BYTES_MIN).then_some((measure, *gb_per_s.value()?, *timed_bytes))
 }
 
-/// The best sequential read of the storage below a file, if it is on record and not stale. A
-/// record that cannot be read says so when it is written.
+/// The best sequential read rate of a file's storage, if it is recorded and not stale. An
+/// unreadable record is reported when it is written.
 pub(crate) fn earlier_gb_per_s(file: &Path) -> Option<f64> {
     let read = Ceilings::load().ok()?.for_path(file).ok()?.read?;
     (!read.stale).then_some(read.value)

@@ -1,4 +1,4 @@
-//! The report for people: what was measured, then findings, the worst first.
+//! The readable report: measurements, then findings, worst first.
 
 use std::fmt::Write;
 

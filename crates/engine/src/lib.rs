@@ -52,6 +52,11 @@
 //!
 //! Who asks: shells, bindings, servers. Readers of DataFusion's types are welcome to
 //! [`Session::context`].
+//!
+//! # Building
+//!
+//! Tests and program share one build of DataFusion: the manifest asks for the features that the tests' libraries
+//! and the line editor of `cli` ask for.
 
 pub mod catalog;
 pub mod config;

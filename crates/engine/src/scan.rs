@@ -1,5 +1,8 @@
 //! The planner's own scan of a Headrace table: record batches as Arrow arrays. It is the
 //! baseline (`processor = off`) and reads whatever no pipeline takes.
+//!
+//! Rows are taken in parts (`ArrowTable::stored_batch`, `read_rows`): narrow columns take up to four times the
+//! bytes in the table's types, and a record batch may have millions of rows.
 
 use std::fmt;
 use std::ops::Range;

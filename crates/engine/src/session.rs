@@ -1,4 +1,7 @@
 //! A session: tables, settings, queries.
+//!
+//! A plan that spills can deadlock in DataFusion 55, because a repartition's reader stays with its oldest spill
+//! file. Sessions close a spill file after each batch.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -4,6 +4,8 @@
 //! thousands of such texts, and rows of texts of 1 MB each they gather by the thousand. How wide the rows of a plan are is told by its
 //! constants and by what its tables say of themselves; where they are wide, the plan runs by so few rows at a time
 //! that a batch of them stays small.
+//!
+//! DataFusion's operators count rows, not bytes.
 
 use std::fmt;
 use std::sync::Arc;

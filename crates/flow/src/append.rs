@@ -1,14 +1,14 @@
-//! What chunks append to sinks, in the order of the chunks.
+//! Output that chunks append to sinks, in chunk order.
 //!
 //! ```text
 //! pieces of chunks, as they become known ──► InOrder ──► Ends: places ──► whole blocks to write
 //!                                                          └── the rest of a block is carried
 //! ```
 //!
-//! A piece's place follows from the sizes of all before it, so it waits until those are known: until the
-//! chunks before its own are done, not until they are written. Writes are of whole blocks, so that they
-//! may go past the page cache whatever the sizes of the pieces: what a piece leaves of its last block is
-//! carried, and stands before the next piece.
+//! A piece's position follows from the sizes of all earlier pieces, so it waits until the earlier chunks
+//! are done, not until they are written. Writes are whole blocks, so they can bypass the page cache
+//! whatever the sizes of the pieces: the partial last block of a piece is carried over and precedes the
+//! next piece.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use headrace_io::write::WriteAt;
 
 use crate::{OutputSpec, RaceError};
 
-/// Bytes before a piece in its window that are enough for what is carried.
+/// Bytes before a piece in its window that suffice for the carried bytes.
 pub(crate) const HEADROOM_BYTES: usize = EXTENT_ALIGN_BYTES;
 
-/// What chunks have made, given out in the order of the chunks.
+/// Results of chunks, released in chunk order.
 #[derive(Debug)]
 pub(crate) struct InOrder<T> {
     /// The first chunk that is not done.
     oldest: usize,
-    /// By chunk, from the oldest on.
+    /// By chunk, oldest first.
     chunks: BTreeMap<usize, Made<T>>,
-    /// What this chunk and later ones make counts for nothing.
+    /// The results of this chunk and later ones are discarded.
     end: usize,
 }
 
@@ -49,33 +49,35 @@ impl<T> InOrder<T> {
         InOrder { oldest: 0, chunks: BTreeMap::new(), end: usize::MAX }
     }
 
-    /// One thing more that a chunk has made.
+    /// Another result of a chunk.
     pub fn add(&mut self, chunk: usize, made: T) {
         self.chunks.entry(chunk).or_default().waiting.push_back(made);
     }
 
-    /// A chunk makes nothing more. Must be said once of each, also of one that made nothing.
+    /// A chunk has no more results. Must be called once for each chunk, also for one without
+    /// results.
     pub fn done(&mut self, chunk: usize) {
         self.chunks.entry(chunk).or_default().is_done = true;
     }
 
-    /// A chunk was not worked on: nothing that it and later ones have made, or will make, is given out.
+    /// A chunk was not processed: its results, and those of later chunks, past and future, are not
+    /// released.
     pub fn end_before(&mut self, chunk: usize) {
         self.end = self.end.min(chunk);
     }
 
-    /// Whether all chunks before such an end are done: of no chunk anything is waited for any more.
+    /// Whether all chunks before such an end are done, so nothing is pending.
     pub fn is_over(&self) -> bool {
         self.oldest >= self.end
     }
 
-    /// What counts for nothing.
+    /// The discarded results.
     pub fn take_rest(&mut self) -> Vec<T> {
         let rest = self.chunks.range_mut(self.end..);
         rest.flat_map(|(_, made)| made.waiting.drain(..)).collect()
     }
 
-    /// The next thing of which is known what comes before it.
+    /// The next result whose predecessors are known.
     pub fn next(&mut self) -> Option<T> {
         while self.oldest < self.end {
             let made = self.chunks.get_mut(&self.oldest)?;
@@ -91,13 +93,13 @@ impl<T> InOrder<T> {
         None
     }
 
-    /// The first chunk that is not done: what it makes is given out at once.
+    /// The first chunk that is not done: its results are released at once.
     pub fn oldest(&self) -> usize {
         self.oldest
     }
 }
 
-/// Where sinks end.
+/// The ends of the sinks.
 #[derive(Debug)]
 pub(crate) struct Ends(Vec<End>);
 
@@ -105,11 +107,11 @@ pub(crate) struct Ends(Vec<End>);
 struct End {
     sink: Arc<dyn WriteAt>,
     bytes: u64,
-    /// What of the last block is not written, once it is known.
+    /// The unwritten part of the last block, once it is known.
     carried: Vec<u8>,
 }
 
-/// The place of a piece: from where its sink ended.
+/// The position of a piece, from the previous end of its sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub sink: usize,
@@ -118,7 +120,7 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// Bytes of the sink's block that come before it: where it lies in its window.
+    /// Bytes of the sink's block before the piece: its offset in its window.
     pub fn head_bytes(&self) -> usize {
         (self.offset % EXTENT_ALIGN_BYTES as u64) as usize
     }
@@ -142,10 +144,10 @@ impl Ends {
         Ends(sinks.iter().map(end).collect())
     }
 
-    /// Lets a chunk's next piece begin where its sink ends.
+    /// Places a chunk's next piece at the end of its sink.
     ///
     /// # Errors
-    /// [`RaceError::BadOutput`] where there is no such sink, or it is of a known size and has no room for it.
+    /// [`RaceError::BadOutput`] if there is no such sink, or it has a fixed size and no room.
     pub fn extend(&mut self, chunk: usize, sink: usize, bytes: usize) -> Result<Placed, RaceError> {
         let sinks = self.0.len();
         let bad = |what| RaceError::BadOutput { chunk, what };
@@ -160,9 +162,9 @@ impl Ends {
         Ok(Placed { sink, offset, bytes })
     }
 
-    /// Completes the block before a piece, which lies at its place in the window, with what is carried, and
-    /// carries what does not fill a block. Pieces must come in the order in which they were placed. What is to be
-    /// written, from the window's start on; nothing if all of it is carried.
+    /// Prepends the carried bytes to a piece, which lies at its place in the window, and carries its partial last
+    /// block. Pieces must come in the order in which they were placed. Returns the bytes to write, from the
+    /// window's start; empty if all of it is carried.
     pub fn complete(&mut self, piece: &Placed, window: &mut [u8]) -> Option<OutputSpec> {
         let End { carried, .. } = &mut self.0[piece.sink];
         let head = piece.head_bytes();
@@ -176,8 +178,7 @@ impl Ends {
         (whole > 0).then_some(OutputSpec { sink: piece.sink, offset, bytes: whole as u64 })
     }
 
-    /// Says that a sink ends where it ends now; what is still carried for it is to be written, from the window's
-    /// start on.
+    /// Fixes the end of a sink; the carried bytes are to be written, from the window's start.
     pub fn finish(&mut self, sink: usize, window: &mut [u8]) -> Option<OutputSpec> {
         let End { sink: file, bytes, carried } = &mut self.0[sink];
         file.sink().end_at(*bytes);

@@ -1,14 +1,13 @@
-//! The host chunk cache: extents that were read past the page cache, kept for the next race.
+//! The host chunk cache: extents from direct reads, kept for the next race.
 //!
-//! A cold extent is read straight into memory of the cache and consumed there, so that admission
-//! costs no copy. The budget holds for all memory of the cache, also for what is being filled or
-//! still used after its eviction. The cache takes only what is free of a [`MemoryBudget`] that it
-//! shares, and gives way to whoever needs it ([`Reclaim`]).
+//! A cold extent is read straight into cache memory and consumed there, so admission costs no copy.
+//! The budget covers all memory of the cache, including memory that is being filled or still in use
+//! after its eviction. The cache takes only free memory of the shared [`MemoryBudget`] and gives
+//! way to other users ([`Reclaim`]).
 //!
-//! Eviction is by use, and resists scans: an entry that was used in the race that asks for room
-//! is not evicted for it. A table larger than the budget therefore keeps the part that was
-//! admitted first, instead of losing every extent shortly before it is needed again; another
-//! table displaces it at its first race.
+//! Eviction is by least recent use and resists scans: a race never evicts an entry that it used
+//! itself. So a table larger than the budget keeps the part that was admitted first, instead of
+//! losing every extent shortly before its next use; another table displaces it in its first race.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -20,7 +19,7 @@ use headrace_io::{
 use parking_lot::Mutex;
 use serde::Serialize;
 
-/// Which bytes of which version of which file.
+/// A byte range of one version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey {
     pub identity: FileIdentity,
@@ -28,7 +27,7 @@ pub(crate) struct CacheKey {
     pub bytes: u64,
 }
 
-/// What a [`HostCache`] did since it was made.
+/// Counters of a [`HostCache`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct HostCacheStats {
     /// Memory that the cache may hold.
@@ -41,9 +40,9 @@ pub struct HostCacheStats {
     pub hits: u64,
     /// Extents that were not found.
     pub misses: u64,
-    /// Extents that had to leave.
+    /// Extents that were evicted.
     pub evictions: u64,
-    /// Extents that were not admitted because nothing could leave for them.
+    /// Extents that were not admitted because nothing could be evicted.
     pub refusals: u64,
 }
 
@@ -64,11 +63,11 @@ pub struct HostCache {
 struct Inner {
     /// Used in races.
     ranges: LastUsed<CacheKey, CachedRange>,
-    /// Buffers of evicted entries, kept because fresh memory must be zeroed by the kernel.
+    /// Buffers of evicted entries, kept because the kernel must zero fresh memory.
     spare: Vec<Reserved>,
 }
 
-/// A buffer that is reserved of the budget as long as it lives.
+/// A buffer that is reserved from the budget while it lives.
 #[derive(Debug)]
 struct Reserved {
     buffer: AlignedBuffer,
@@ -83,7 +82,7 @@ pub(crate) struct CachedRange {
     bytes: usize,
 }
 
-/// An extent in use, which stays where it is.
+/// An extent in use, which is not moved.
 pub(crate) type Cached = Arc<Kept<CachedRange>>;
 
 impl CachedRange {
@@ -98,7 +97,7 @@ impl HostCache {
         Self::within(&MemoryBudget::new(budget_bytes), budget_bytes)
     }
 
-    /// A cache that holds at most `budget_bytes` of what is free of a budget.
+    /// A cache that holds at most `budget_bytes` of the free part of a budget.
     pub fn within(memory: &Arc<MemoryBudget>, budget_bytes: u64) -> Arc<HostCache> {
         let cache = Arc::new(HostCache {
             budget_bytes,
@@ -115,7 +114,7 @@ impl HostCache {
         cache
     }
 
-    /// What the cache did and holds.
+    /// State and counters of the cache.
     pub fn stats(&self) -> HostCacheStats {
         HostCacheStats {
             budget_bytes: self.budget_bytes,
@@ -128,20 +127,19 @@ impl HostCache {
         }
     }
 
-    /// Forgets everything; what is in use is freed when its use ends.
+    /// Forgets everything; extents in use are freed when their use ends.
     pub fn clear(&self) {
         let mut inner = self.inner.lock();
         inner.ranges.clear();
         inner.spare.clear();
     }
 
-    /// What all buffers have reserved: those of caches of the same budget too.
+    /// The reservations of all buffers, including those of other caches of the same budget.
     fn held_bytes(&self) -> u64 {
         self.memory.uses().of(MemoryUse::HostCache)
     }
 
-    /// The number of a race that begins now, for [`get`](Self::get) and
-    /// [`reserve`](Self::reserve).
+    /// The number of a race that begins now, for [`get`](Self::get) and [`reserve`](Self::reserve).
     pub(crate) fn begin_race(&self) -> u64 {
         self.inner.lock().ranges.next_round()
     }
@@ -225,13 +223,14 @@ impl Inner {
         Some(self.spare.swap_remove(index))
     }
 
-    /// The memory of the least recently used entry that nobody uses and that this race did not.
+    /// The memory of the least recently used entry that is not in use and that this race did not
+    /// use.
     fn evict(&mut self, race: u64) -> Option<Reserved> {
         self.ranges.take_idle(race)?.into_value().map(|range| range.memory)
     }
 }
 
-/// Memory of the cache that is being filled. Dropped without a commit, it goes back.
+/// Cache memory that is being filled. Dropped without a commit, it is returned.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     cache: Arc<HostCache>,
@@ -251,7 +250,7 @@ impl Reservation {
         })
     }
 
-    /// The extent was read: it can be used, and hit from now on.
+    /// The extent was read: it can be used and hit from now on.
     pub fn commit(mut self) -> Cached {
         let memory = self.memory.take().expect("a reservation is committed once");
         let range = Kept::new(CachedRange {
@@ -288,7 +287,7 @@ mod tests {
         CacheKey { identity, offset: number * PAGE, bytes: PAGE }
     }
 
-    /// Looks for an extent and admits it if it is not there; whether it was there.
+    /// Looks up an extent and admits it if it is missing; returns whether it was there.
     fn touch(cache: &Arc<HostCache>, number: u64, race: u64) -> bool {
         if cache.get(&key(number), race).is_some() {
             return true;

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often a race that waits looks at its token: the longest delay of a cancellation, besides
-/// reads, consumers and kernels that are under way.
+/// How often a waiting race checks its token: the longest delay of a cancellation, apart from
+/// reads, consumers and kernels in progress.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A flag that many hold and any may set. Once set it stays set.
+/// A shared flag that any holder may set. Once set it stays set.
 #[derive(Debug, Clone, Default)]
 pub struct CancelToken {
     cancelled: Arc<AtomicBool>,
 }
 
-/// The flag of somebody who knows nothing of races.
+/// The flag of an outside owner that does not know races.
 impl From<Arc<AtomicBool>> for CancelToken {
     fn from(cancelled: Arc<AtomicBool>) -> Self {
         CancelToken { cancelled }
@@ -27,7 +27,7 @@ impl CancelToken {
         Self::default()
     }
 
-    /// Cancels whatever runs with this token or a clone of it.
+    /// Cancels all work with this token or a clone of it.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
     }

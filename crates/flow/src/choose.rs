@@ -1,4 +1,7 @@
-//! Which way an extent takes, and why not a better one.
+//! Which access path an extent takes, and why not a better one.
+//!
+//! The choice is made for each extent, not for each chunk: a chunk that is half in the page cache reads only its
+//! missing half.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,22 +15,22 @@ use crate::{
     AccessPath, DeviceReader, MappingPool, Race, RaceError, RaceOptions, ReadSpec, RegisteredPool,
 };
 
-/// Stretches of 64 KiB per extent that are asked for in the page cache. A wrong guess costs time
-/// (page faults, or reading what was there), never correctness.
+/// Stretches of 64 KiB per extent that are sampled in the page cache. A wrong guess costs time
+/// (page faults, or reading resident bytes), never correctness.
 const RESIDENCY_SAMPLES: u64 = 8;
 
 /// An extent counts as resident if at least this share of the samples is.
 const RESIDENT_SHARE: f64 = 0.9;
 
-/// Files of which is known how they can be had: all are forgotten when there are more.
+/// Files with known access paths: all are forgotten when there are more.
 const FILES_MAX: usize = 1024;
 
-/// The way an extent takes.
+/// The access path of an extent.
 #[derive(Debug)]
 pub(crate) enum Way {
     /// It is empty.
     Nothing,
-    /// Somebody else brought it in memory.
+    /// Another producer supplied it in memory.
     Memory(Arc<dyn ReadAt>),
     /// It lies in a mapping.
     Mapped(Arc<MappedFile>),
@@ -41,11 +44,11 @@ pub(crate) enum Way {
     DeviceReader,
 }
 
-/// Where chosen extents must go.
+/// The destination of chosen extents.
 pub(crate) enum Destination {
-    /// Wherever they lie: a consumer on the host looks at them there.
+    /// Anywhere: a consumer on the host reads them in place.
     Anywhere,
-    /// Into a device's memory, by these ways or through a slot's host memory.
+    /// A device's memory, by these paths or through a slot's host memory.
     Device(DeviceWays),
 }
 
@@ -58,9 +61,9 @@ impl Destination {
     }
 }
 
-/// A device's ways past the slots' host memory.
+/// A device's paths that bypass the slots' host memory.
 pub(crate) struct DeviceWays {
-    /// Where registered mappings are kept, and the race's number there; the reason if none are to be
+    /// The pool of registered mappings, and the race's number there; the reason if none are to be
     /// made.
     pub registered: Result<(Arc<RegisteredPool>, u64), String>,
     /// The device's own reader; the reason if there is none.
@@ -73,12 +76,12 @@ pub(crate) struct Chooser<'a> {
     destination: Destination,
     cache_race: u64,
     pool: Option<Arc<MappingPool>>,
-    /// By the files' numbers.
+    /// By file number.
     files: HashMap<usize, FileWays>,
     pub reasons: Reasons,
 }
 
-/// How one file can be had, or why not, as far as it was asked.
+/// How one file can be accessed, or why not, as far as it was needed.
 #[derive(Default)]
 struct FileWays {
     /// Its mapping for the device.
@@ -89,7 +92,7 @@ struct FileWays {
 }
 
 impl<'a> Chooser<'a> {
-    /// Lanes of one race share the number of the race in the host cache, and mappings if a pool is
+    /// Lanes of one race share the race's number in the host cache, and mappings if a pool is
     /// given.
     pub fn new(
         race: &'a Race,
@@ -145,7 +148,7 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// It is fetched whatever way was asked for, unless that is one past this machine's memory.
+    /// It is fetched with any access path, unless the path bypasses this machine's memory.
     fn choose_remote(&self, read: &ReadSpec, file: &Arc<dyn ReadAt>) -> Result<Way, RaceError> {
         match self.options.access {
             AccessPath::Auto => {
@@ -159,7 +162,7 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// Whether nothing may be looked at where it lies. What goes to a device is copied in any case.
+    /// Whether bytes must not be used in place. Bytes for a device are copied in any case.
     fn must_copy(&self) -> bool {
         self.options.policy.copy_first && matches!(self.destination, Destination::Anywhere)
     }
@@ -215,7 +218,7 @@ impl<'a> Chooser<'a> {
         })
     }
 
-    /// Whether a cold extent of the file had better take the device's own reader.
+    /// Whether the device's own reader is the better choice for a cold extent of the file.
     fn is_for_device_reader(&mut self, number: usize, file: &Arc<dyn ReadAt>) -> bool {
         let Destination::Device(ways) = &self.destination else {
             return false;
@@ -257,7 +260,7 @@ impl<'a> Chooser<'a> {
         known(&mut self.files, number).shared.get_or_insert_with(find).clone()
     }
 
-    /// Takes note that a mapping cannot be registered: the file's other extents take another way.
+    /// Records that a mapping cannot be registered: the file's other extents take another path.
     pub fn cannot_register(&mut self, number: usize, reason: String) {
         known(&mut self.files, number).shared = Some(Err(reason));
     }
@@ -297,7 +300,7 @@ impl<'a> Chooser<'a> {
         known(&mut self.files, number).mapping.get_or_insert_with(map).clone()
     }
 
-    /// Memory of the cache to read a cold extent into.
+    /// Cache memory for a cold extent.
     pub fn reserve(&mut self, read: &ReadSpec, file: &Arc<dyn ReadAt>) -> Option<Reservation> {
         self.options.cache.as_ref()?.reserve(key(read, file), self.cache_race)
     }
@@ -311,7 +314,7 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// What is known of a file.
+/// The known facts of a file.
 fn known(files: &mut HashMap<usize, FileWays>, number: usize) -> &mut FileWays {
     if files.len() >= FILES_MAX && !files.contains_key(&number) {
         files.clear();

@@ -1,4 +1,4 @@
-//! Reads past host memory: threads that let the device's own reader fill device memory.
+//! Reads past host memory: threads that drive the device's own reader.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use crate::stop::panic_message;
 use crate::{BoxError, DeviceReader};
 
-/// What one call reads: large enough that the reader's set-up of a call costs little, small enough
-/// that an extent keeps several threads busy.
+/// The size of one call: large enough to amortise its set-up, small enough that an extent keeps
+/// several threads busy.
 const SEGMENT_BYTES: usize = 4 << 20;
 
-/// An extent for device memory.
+/// An extent to be read into device memory.
 #[derive(Debug)]
 pub(crate) struct DeviceRead {
     pub file: Arc<dyn ReadAt>,
@@ -36,7 +36,7 @@ pub(crate) struct DeviceReadDone {
     pub latency_ns: u64,
 }
 
-/// Threads that read. Dropped, they finish what they are at, and touch no memory afterwards.
+/// The reading threads. Dropped, they finish their current reads and touch no memory afterwards.
 pub(crate) struct DeviceReads {
     /// `None` only while it is being dropped.
     queue: Option<Sender<Task>>,
@@ -79,10 +79,10 @@ impl DeviceReads {
         Ok(reads)
     }
 
-    /// Queues a read of at least one byte: exactly one answer comes for it.
+    /// Queues a read of at least one byte, with exactly one answer.
     ///
     /// # Safety
-    /// The slot's device memory belongs to this read until the answer came, or this value was
+    /// The slot's device memory belongs to this read until its answer, or until this value is
     /// dropped.
     pub unsafe fn submit(&self, read: DeviceRead) {
         let bytes = read.bytes;
@@ -102,7 +102,7 @@ impl DeviceReads {
         }
     }
 
-    /// Lets everything that was not begun fail.
+    /// Fails everything that was not begun.
     pub fn cancel_queued(&self) {
         self.cancelled.store(true, Ordering::Release);
     }
@@ -151,7 +151,7 @@ fn work(
     }
 }
 
-/// Reads a segment; what comes in parts is read on.
+/// Reads a segment, resuming short reads.
 fn read_all(
     reader: &dyn DeviceReader,
     read: &DeviceRead,

@@ -9,17 +9,17 @@ use headrace_io::{
 use crate::report::{Latencies, Reasons, Stopwatch, Tally};
 use crate::{AccessPath, RaceError, RaceOptions};
 
-/// Registering pins the memory, which costs about as much as copying it: worth it only if each
+/// Registration pins the memory, which costs about as much as copying it: worthwhile only if each
 /// slot is used at least this often.
 const REGISTER_USES_MIN: u64 = 32;
 
-/// The engines, and what they did.
+/// The engines and their counters.
 pub(crate) struct Engines<'a> {
     options: &'a RaceOptions,
     engines: headrace_io::Engines<ReadRequest>,
     /// Reads that were begun here.
     in_flight: usize,
-    /// Whatever else fills slots: reads of the device's own, registrations.
+    /// Everything else that fills slots: reads by the device, registrations.
     elsewhere: usize,
     busy: Stopwatch,
     waiting: Stopwatch,
@@ -71,7 +71,7 @@ impl<'a> Engines<'a> {
     /// Begins a read.
     ///
     /// # Safety
-    /// As [`headrace_io::Engine::submit`], where this value takes the engine's place.
+    /// As [`headrace_io::Engine::submit`], with this value in place of the engine.
     pub unsafe fn submit(
         &mut self,
         request: ReadRequest,
@@ -84,8 +84,8 @@ impl<'a> Engines<'a> {
         Ok(())
     }
 
-    /// Begins to copy what lies in memory: for the engines a read like any other, but no request
-    /// to the kernel, and not counted as one.
+    /// Begins to copy from memory: for the engines an ordinary read, but not a request to the
+    /// kernel, and not counted as one.
     ///
     /// # Safety
     /// As for [`submit`](Engines::submit).
@@ -120,13 +120,13 @@ impl<'a> Engines<'a> {
         Ok(())
     }
 
-    /// Says that something else than the engines has begun to fill a slot.
+    /// Something other than the engines has begun to fill a slot.
     pub fn begun_elsewhere(&mut self) {
         self.elsewhere += 1;
         self.set_busy();
     }
 
-    /// Says that it has ended, with what it brought, if that was read from a file.
+    /// It has ended, with its bytes if they were read from a file.
     pub fn ended_elsewhere(&mut self, read: Option<(u64, u64, u64)>) {
         self.elsewhere -= 1;
         self.set_busy();
@@ -146,8 +146,8 @@ impl<'a> Engines<'a> {
         }
     }
 
-    /// Takes note of a completion. Must be called for each one. What was copied from memory is
-    /// part of the stage's time, not of what files delivered.
+    /// Records a completion. Must be called for each one. Copies from memory count in the stage's
+    /// time, not in the bytes of files.
     pub fn completed(&mut self, completion: &Completion, wanted_bytes: u64, from_memory: bool) {
         self.in_flight -= 1;
         self.set_busy();
@@ -165,12 +165,12 @@ impl<'a> Engines<'a> {
         }
     }
 
-    /// Says whether there is something to read for which there is no slot.
+    /// Records whether there is something to read without a free slot.
     pub fn starved(&mut self, starved: bool) {
         self.waiting.set(starved && self.in_flight + self.elsewhere == 0);
     }
 
-    /// Reads under way in the engines.
+    /// Reads in progress in the engines.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -195,7 +195,7 @@ impl<'a> Engines<'a> {
     }
 }
 
-/// Requests to the kernel that a read is cut into.
+/// Kernel requests per read.
 fn requests_of(request: &ReadRequest, segment_bytes: usize) -> u64 {
     let window_bytes = Placement::of(request.offset, request.bytes).window_bytes;
     window_bytes.div_ceil(segment_bytes.max(1)) as u64

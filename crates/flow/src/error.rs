@@ -18,19 +18,19 @@ pub enum RaceError {
         /// File, offset and cause.
         source: IoError,
     },
-    /// A file is not the one that was opened any more; nothing that was computed counts.
+    /// A file is no longer the one that was opened; all results are invalid.
     #[error(transparent)]
     Changed(IoError),
-    /// Memory or threads could not be had at start-up.
+    /// Memory or threads were not available at start-up.
     #[error(transparent)]
     StartUp(IoError),
     /// The memory budget has no room for a single slot.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfBudget),
-    /// Whoever makes the chunks failed.
+    /// The producer of the chunks failed.
     #[error("the next chunk could not be had: {source}")]
     Feed {
-        /// What it said.
+        /// Its message.
         source: BoxError,
     },
     /// A chunk names a file that the race does not have, or an extent outside of it.
@@ -40,7 +40,7 @@ pub enum RaceError {
         chunk: usize,
         /// Index of the read in the chunk.
         buffer: usize,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
     /// A chunk's output names a sink that the race does not have, or a place outside of it, or
@@ -49,7 +49,7 @@ pub enum RaceError {
     BadOutput {
         /// The chunk.
         chunk: usize,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
     /// A chunk's output could not be written; the cause names file and offset.
@@ -73,14 +73,14 @@ pub enum RaceError {
         /// Bytes there are.
         slot_bytes: usize,
     },
-    /// A way of writing was forced that a sink, or the kernel, does not offer.
+    /// A write path was forced that a sink, or the kernel, does not offer.
     #[error("writing by {access:?} was forced and cannot be had for {sink}: {reason}")]
     WriteUnavailable {
-        /// The way.
+        /// The path.
         access: WriteAccess,
         /// The sink.
         sink: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// A path was forced that a file, or the kernel, does not offer.
@@ -90,7 +90,7 @@ pub enum RaceError {
         access: AccessPath,
         /// The file.
         file: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// A consumer failed.
@@ -98,7 +98,7 @@ pub enum RaceError {
     Consumer {
         /// The chunk it was given.
         chunk: usize,
-        /// What it said.
+        /// Its message.
         source: BoxError,
     },
     /// A consumer or a device lane panicked.
@@ -112,17 +112,17 @@ pub enum RaceError {
     /// The device failed.
     #[error("{stage}{}: {source}", chunk.map_or_else(String::new, |c| format!(" of chunk {c}")))]
     Device {
-        /// The chunk, if it concerns one.
+        /// The chunk, if the failure concerns one.
         chunk: Option<usize>,
-        /// What was being done ("copy to the device", "launch").
+        /// The failed operation ("copy to the device", "launch").
         stage: &'static str,
-        /// What the lane said.
+        /// The lane's message.
         source: BoxError,
     },
     /// The race was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// There is nobody to consume the chunks.
+    /// There are no consumers.
     #[error("a race needs at least one consumer")]
     NoConsumer,
 }

@@ -1,4 +1,4 @@
-//! Where the chunks of a race come from: a list, or somebody who makes them as they are wanted.
+//! The source of a race's chunks: a list, or a producer that makes them on demand.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,43 +10,43 @@ use parking_lot::Mutex;
 
 use crate::{BoxError, ChunkSpec, Race, RaceError, ReadSpec};
 
-/// Makes the chunks of a race one by one. Chunk numbers count them from 0.
+/// Makes the chunks of a race one by one, numbered from 0.
 pub trait ChunkFeed: Send + fmt::Debug {
-    /// The next chunk; `None` after the last. Never waits: where there is none yet, `waker` is
-    /// woken when there is. Called by threads that drive reads, by one at a time.
+    /// The next chunk; `None` after the last. Never waits: if there is none yet, `waker` is woken
+    /// when there is. Called by the threads that drive reads, one at a time.
     ///
     /// # Errors
-    /// Whatever is the matter: the race ends with [`RaceError::Feed`].
+    /// Any failure; it ends the race with [`RaceError::Feed`].
     fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>>;
 }
 
-/// A chunk as a feed gives it.
+/// A chunk from a feed.
 #[derive(Debug, Clone, Default)]
 pub struct FedChunk {
-    /// What is to be read. [`ReadSpec::file`] is a number of the feed's, the same for the same
-    /// file; a file in memory may have any.
+    /// The reads. [`ReadSpec::file`] is the feed's own number, the same for the same file; a file
+    /// in memory may have any.
     pub spec: ChunkSpec,
-    /// For each read, its file. One in memory ([`ReadAt::is_in_memory`]) is let go when the chunk
-    /// is done; the others are checked after the race.
+    /// The file of each read. A file in memory ([`ReadAt::is_in_memory`]) is released when the
+    /// chunk is done; the others are checked after the race.
     pub files: Vec<Arc<dyn ReadAt>>,
-    /// The lane that takes it unless another has nothing to do; `None`: as [`Affinity`] says.
+    /// The preferred lane; an idle lane may steal the chunk. `None`: [`Affinity`] decides.
     ///
     /// [`Affinity`]: crate::Affinity
     pub lane: Option<usize>,
-    /// Whether no other lane takes it, idle or not: it leaves something on that lane's device that
+    /// Whether no other lane may take it, even when idle: it leaves data on that lane's device that
     /// later races look for there.
     pub is_bound: bool,
 }
 
-/// What is known of a feed before its first chunk.
+/// Bounds of a feed before its first chunk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FeedBounds {
-    /// Wanted bytes of all chunks at most, if anybody knows.
+    /// Upper bound of the wanted bytes of all chunks, if known.
     pub bytes: Option<u64>,
-    /// Chunks at most, if anybody knows.
+    /// Upper bound of the number of chunks, if known.
     pub chunks: Option<u64>,
-    /// [`ChunkSpec::slot_bytes`] of the largest chunk at most; chunks in memory that are consumed
-    /// where they lie do not count. A chunk that needs more is an error.
+    /// Upper bound of [`ChunkSpec::slot_bytes`]; chunks in memory that are consumed in place do not
+    /// count. A larger chunk is an error.
     pub slot_bytes: usize,
 }
 
@@ -61,7 +61,7 @@ impl FeedBounds {
     }
 }
 
-/// A chunk that a race works on.
+/// A chunk in process.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub number: usize,
@@ -72,7 +72,7 @@ pub(crate) struct Chunk {
     pub is_bound: bool,
 }
 
-/// The chunks of one run of a race: numbered, checked, and their files taken note of.
+/// The chunks of one run of a race: numbered, checked, and with their files recorded.
 #[derive(Debug)]
 pub(crate) struct Chunks {
     /// `None`: they are listed.
@@ -86,7 +86,7 @@ pub(crate) struct Chunks {
 
 impl Chunks {
     /// # Errors
-    /// [`RaceError::Feed`] if the race has a feed that an earlier run took.
+    /// [`RaceError::Feed`] if an earlier run took the race's feed.
     pub fn of(race: &Race) -> Result<Chunks, RaceError> {
         let taken = || RaceError::Feed { source: "a race over a feed runs once".into() };
         let feed = match &race.feed {
@@ -176,7 +176,7 @@ pub(crate) fn check<'f>(
     Ok(())
 }
 
-/// Tells all who drive a race that its feed has something.
+/// Wakes all drivers of a race when its feed has a chunk.
 pub(crate) struct Bell<E> {
     ears: Mutex<Vec<Sender<E>>>,
     ring: fn() -> E,
@@ -187,7 +187,7 @@ impl<E: Send + 'static> Bell<E> {
         Arc::new(Bell { ears: Mutex::default(), ring })
     }
 
-    /// One more who is told.
+    /// Adds a waker.
     pub fn add(&self, ear: Sender<E>) {
         self.ears.lock().push(ear);
     }

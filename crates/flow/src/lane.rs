@@ -1,5 +1,5 @@
-//! What a device offers to the race: slots of pinned host memory and device memory, queues for
-//! copies in both directions and for work, and its own ways past the slots' host memory.
+//! A device's contribution to the race: slots of pinned host memory and device memory, queues for
+//! copies in both directions and for work, and its own paths that bypass the slots' host memory.
 
 use std::any::Any;
 use std::fmt;
@@ -23,10 +23,10 @@ pub struct DeviceRange {
     pub bytes: usize,
 }
 
-/// Busy times as the device measured them since the lane was made, nanoseconds.
+/// Busy times since the lane was created, measured by the device, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceTimes {
-    /// Copies to the device; may be reckoned from some of them.
+    /// Copies to the device; possibly extrapolated from some of them.
     pub h2d_ns: u64,
     /// Kernels.
     pub kernel_ns: u64,
@@ -34,7 +34,7 @@ pub struct DeviceTimes {
     pub d2h_ns: u64,
 }
 
-/// When the device worked on a chunk, by the host's clock.
+/// When the device processed a chunk, by the host's clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StageSpans {
     /// Begin of the first and end of the last copy; `None` if nothing was copied.
@@ -46,38 +46,38 @@ pub struct StageSpans {
 /// Memory that a device copies from directly, until the value is dropped.
 pub type Registration = Box<dyn Any + Send + Sync>;
 
-/// Makes memory of the host known to a device, so that it is copied without a bounce: used for
-/// mappings of files. Called on helper threads, several at once.
+/// Registers host memory with a device, so that copies need no bounce buffer: used for mappings of
+/// files. Called on helper threads, several at once.
 pub trait HostRegistrar: Send + Sync + fmt::Debug {
-    /// Pins the range; dropping the result lets it go. The memory is mapped for reading only.
+    /// Pins the range; dropping the result releases it. The memory is mapped for reading only.
     ///
     /// # Errors
     /// The driver's reason. The race then takes another path, or fails if this one was forced.
     ///
     /// # Safety
-    /// The range consists of whole pages that stay mapped until the result is dropped, which is
-    /// not before every copy from them has ended.
+    /// The range consists of whole pages that stay mapped until the result is dropped, which is not
+    /// before every copy from them has ended.
     unsafe fn register(&self, start: NonNull<u8>, bytes: usize) -> Result<Registration, BoxError>;
 }
 
 /// Reads files straight into the device memory of a lane's slots. Called on reader threads,
 /// several at once.
 pub trait DeviceReader: Send + Sync + fmt::Debug {
-    /// The way of reading, in words ("cuFile, GPUDirect Storage").
+    /// The reader in words ("cuFile, GPUDirect Storage").
     fn describe(&self) -> String;
 
-    /// Whether the bytes really go past host memory. If not, such reads must be forced: a bounce
-    /// of our own is faster than somebody else's.
+    /// Whether the bytes really bypass host memory. If not, such reads must be forced: our own
+    /// bounce buffer is faster than another one.
     fn is_direct(&self) -> bool;
 
-    /// Makes a file ready; called once a race for each file that is wanted this way.
+    /// Prepares a file; called once a race for each file that is read this way.
     ///
     /// # Errors
     /// Why the file cannot be read this way.
     fn open(&self, file: &Arc<dyn ReadAt>) -> Result<(), BoxError>;
 
-    /// Reads into the slot's device memory from `slot_offset` on and waits for it. May bring less
-    /// than was asked for; 0 at the end of the file.
+    /// Reads into the slot's device memory from `slot_offset` on and waits. May return less than
+    /// requested; 0 at the end of the file.
     ///
     /// # Errors
     /// The driver's reason; the race adds file and offset.
@@ -94,7 +94,7 @@ pub trait DeviceReader: Send + Sync + fmt::Debug {
     ) -> Result<usize, BoxError>;
 }
 
-/// One device's end of the race. All methods are called from the thread that drives the lane.
+/// A device's side of the race. The thread that drives the lane calls all methods.
 ///
 /// For each chunk the race calls, in this order and for a slot that is free:
 /// `begin` → `is_resident` (once a buffer) → `copy_to_device` (once a buffer that is not, or a part
@@ -115,23 +115,23 @@ pub unsafe trait DeviceLane {
     /// Number of slots (at least 1).
     fn slots(&self) -> usize;
 
-    /// Slots that can be used by now, counted from the first; at least one from the first call
-    /// on, which may wait for it. The others are still being prepared in the background.
+    /// Slots that are usable now, counted from the first; at least one from the first call on,
+    /// which may wait for it. The others are still being prepared in the background.
     fn slots_ready(&mut self) -> Result<usize, BoxError> {
         Ok(self.slots())
     }
 
-    /// Host memory of a slot, pinned if the device asks for it; the same at each call. Asked for
-    /// only once the slot is ready.
+    /// Host memory of a slot, pinned if the device needs it; the same at each call. Called only
+    /// once the slot is ready.
     fn host_window(&self, slot: usize) -> Window;
 
-    /// Bytes of every slot's host memory, also of those that are not ready.
+    /// Bytes of every slot's host memory, including slots that are not ready.
     fn host_slot_bytes(&self) -> usize {
         (0..self.slots()).map(|slot| self.host_window(slot).bytes()).min().unwrap_or(0)
     }
 
-    /// Host memory to which a slot's output is copied. May be the slot's host window: by then,
-    /// nothing else lies in it.
+    /// Host memory for the copy of a slot's output. May be the slot's host window, which is empty
+    /// by then.
     fn output_window(&self, slot: usize) -> Window {
         self.host_window(slot)
     }
@@ -139,35 +139,35 @@ pub unsafe trait DeviceLane {
     /// Device memory of a slot.
     fn device_slot_bytes(&self) -> usize;
 
-    /// What registers mappings of files with the device, if it can.
+    /// The registrar of file mappings with the device, if there is one.
     fn registrar(&self) -> Option<Arc<dyn HostRegistrar>> {
         None
     }
 
-    /// What reads files straight into device memory; the reason if nothing does. If it is not
-    /// forced, only what really goes past host memory is wanted, and only if it is had at once.
+    /// The reader of files straight into device memory; the reason if there is none. Unless forced,
+    /// only a reader that really bypasses host memory and is available at once.
     fn device_reader(&self, _forced: bool) -> Result<Arc<dyn DeviceReader>, String> {
         Err("the device's driver offers no reads into device memory".to_string())
     }
 
-    /// A chunk was given a slot: whatever the lane has to find out before it is asked for it.
+    /// A chunk was assigned to a slot: the lane prepares what later calls need.
     ///
     /// # Errors
-    /// Why the chunk cannot be worked on.
+    /// Why the chunk cannot be processed.
     fn begin(&mut self, _chunk: usize) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// Whether a chunk's buffer lies in device memory already, where the lane will find it: the
-    /// race then neither reads nor copies it, and `launch` is given an empty range for it. Asked
-    /// for once, when the chunk is given a slot; the buffer must stay until it is retired.
+    /// Whether a chunk's buffer is already in device memory where the lane will find it: the race
+    /// then neither reads nor copies it, and `launch` gets an empty range for it. Called once, when
+    /// the chunk is assigned to a slot; the buffer must stay until it is retired.
     fn is_resident(&mut self, _chunk: usize, _buffer: usize) -> bool {
         false
     }
 
-    /// Enqueues a copy into the slot's device memory. The window is an address and a length: what
-    /// lies there may be written by somebody else meanwhile (a mapped file), in which case it is
-    /// not said which bytes arrive.
+    /// Enqueues a copy into the slot's device memory. The window is an address and a length: other
+    /// processes may write there meanwhile (a mapped file), in which case the bytes that arrive are
+    /// unspecified.
     ///
     /// # Safety
     /// The device can read `from`, or the processor can if it is not pinned, until the slot's
@@ -192,21 +192,21 @@ pub unsafe trait DeviceLane {
         buffers: &[DeviceRange],
     ) -> Result<(), BoxError>;
 
-    /// What the chunk that was just launched puts out, if anything: how many bytes, and where
-    /// they go. It must fit the slot's output window.
+    /// The output of the chunk that was just launched, if any: its size and destination. It must
+    /// fit the slot's output window.
     fn output(&mut self, _slot: usize, _chunk: usize) -> Result<Option<OutputSpec>, BoxError> {
         Ok(None)
     }
 
-    /// What the chunk, whose work is done, appends: of each piece the sink and the bytes. Asked for once, before
-    /// `retire`, where chunks append (`output` is then not). The pieces must fit the slot's output window
-    /// one behind the other, each in whole blocks of the sink, of which it may take one more than it fills.
+    /// The data that the chunk, whose work is done, appends: for each piece the sink and the bytes. Called once,
+    /// before `retire`, if chunks append (`output` is then not called). The pieces must fit the slot's output
+    /// window consecutively, each in whole blocks of the sink, of which it may take one more than it fills.
     fn appended(&mut self, _slot: usize, _chunk: usize) -> Result<Vec<(usize, usize)>, BoxError> {
         Ok(Vec::new())
     }
 
-    /// Enqueues the copies of what the chunk appends to the slot's output window: each piece that has bytes
-    /// to its place. From here on `poll` and `wait` speak of these.
+    /// Enqueues the copies of the chunk's appended data to the slot's output window: each non-empty piece
+    /// to its place. From here on `poll` and `wait` refer to these.
     ///
     /// # Safety
     /// As for [`copy_to_host`](DeviceLane::copy_to_host).
@@ -218,8 +218,8 @@ pub unsafe trait DeviceLane {
     fn mark_executed(&mut self, slot: usize) -> Result<(), BoxError>;
 
     /// Enqueues the copy of the output's `bytes` bytes to the slot's output window, from its byte
-    /// `window_offset` on (where the file's block begins lies at the window's start),
-    /// to begin when the execution is done. From here on `poll` and `wait` speak of the copy too.
+    /// `window_offset` on (the start of the file's block is at the window's start), to begin when
+    /// the execution is done. From here on `poll` and `wait` refer to the copy too.
     ///
     /// # Safety
     /// Nobody touches the window until `poll` or `wait` said that the copy is done, or
@@ -233,31 +233,31 @@ pub unsafe trait DeviceLane {
         Err(format!("slot {slot}: this lane copies nothing back").into())
     }
 
-    /// Whether the work on the slot's chunk is done, the copy of its output included.
+    /// Whether the work on the slot's chunk is done, including the copy of its output.
     fn poll(&mut self, slot: usize) -> Result<bool, BoxError>;
 
-    /// Waits until the work on the slot's chunk is done, the copy of its output included.
+    /// Waits until the work on the slot's chunk is done, including the copy of its output.
     fn wait(&mut self, slot: usize) -> Result<(), BoxError>;
 
-    /// When the slot's chunk, whose work is done, was copied and executed. Asked for before
-    /// `retire`, only when a trace is recorded; a lane that cannot tell has one span a chunk.
+    /// When the slot's chunk, whose work is done, was copied and executed. Called before `retire`,
+    /// only when a trace is recorded; a lane that does not know has one span per chunk.
     fn stage_spans(&mut self, _slot: usize) -> Option<StageSpans> {
         None
     }
 
-    /// When the slot's output, which has arrived, was copied back. Asked for as `stage_spans` is.
+    /// When the slot's output, which has arrived, was copied back. Called like `stage_spans`.
     fn output_span(&mut self, _slot: usize) -> Option<(Instant, Instant)> {
         None
     }
 
-    /// The work on the chunk is done: what does it say? Called once for each launched chunk,
-    /// before its output is written, unless the race failed or was cancelled.
+    /// The verdict after the work on the chunk. Called once for each launched chunk, before its
+    /// output is written, unless the race failed or was cancelled.
     fn retire(&mut self, _slot: usize, _chunk: usize) -> Result<Verdict, BoxError> {
         Ok(Verdict::Continue)
     }
 
-    /// Waits until the device does nothing for this lane any more. Called at the end of every
-    /// race, whatever happened.
+    /// Waits until the device does no more work for this lane. Called at the end of every race, in
+    /// any case.
     fn synchronize(&mut self) -> Result<(), BoxError>;
 
     /// Busy times, for the report.

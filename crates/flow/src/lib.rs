@@ -15,26 +15,23 @@
 //!                                       slot is free again ◄──┴──── if none ─┴───────────┘
 //! ```
 //!
-//! * A [`Race`] is over a list of chunks, or over a [`ChunkFeed`] that makes them as they are
-//!   wanted; a chunk is a list of extents ([`ReadSpec`]) of files, or of memory that somebody else
-//!   brought. A few chunks a consumer or slot are under way at a time, and only their bookkeeping
-//!   is allocated while the race runs. [`Race::run_host`] hands every chunk, in any order and
-//!   exactly once, to one of several [`HostConsumer`]s; [`Race::run_device`] drives a
-//!   [`DeviceLane`], [`Race::run_devices`] several, which take chunks from each other when they run
-//!   out.
-//! * [`Race::with_outputs`] adds sinks: a [`DeviceProgram`] says what a chunk puts out, a
-//!   [`HostProducer`] puts it into its [`Outbox`]; it is written while other chunks are read.
-//!   [`Race::with_appended`]: how much is known only when a chunk was worked on, and what chunks put out is
-//!   appended in their order.
-//! * All buffer memory is allocated before the first read (a device's pinned slots may become
-//!   ready while the first are in use); the number of slots is the back-pressure. A chunk that
-//!   lies in memory already (page cache, [`HostCache`]) is consumed where it lies and needs no
-//!   slot.
-//! * The way is chosen per extent, or forced ([`AccessPath`]); [`RaceReport`] counts what really
-//!   happened and says why something better did not.
-//! * Whatever ends the race early (error, panic, [`CancelToken`], [`Verdict::Enough`]): no more
-//!   reads are begun, reads and writes in flight are waited for, devices are synchronised, then
-//!   memory is freed, and mappings that a device copied from are let go.
+//! * A [`Race`] runs over a list of chunks, or over a [`ChunkFeed`] that makes them on demand; a
+//!   chunk is a list of extents ([`ReadSpec`]) of files, or of memory from another producer. A few
+//!   chunks per consumer or slot are in flight at a time, and only their bookkeeping is allocated
+//!   while the race runs. [`Race::run_host`] hands every chunk, in any order and exactly once, to
+//!   one of several [`HostConsumer`]s; [`Race::run_device`] drives a [`DeviceLane`],
+//!   [`Race::run_devices`] several, with work stealing between them.
+//! * [`Race::with_outputs`] adds sinks: a [`DeviceProgram`] names a chunk's output, a [`HostProducer`] puts
+//!   it into its [`Outbox`]; it is written while other chunks are read. With [`Race::with_appended`] the
+//!   size of a chunk's output is known only after processing, and outputs are appended in chunk order.
+//! * All buffer memory is allocated before the first read (a device's pinned slots may become ready
+//!   while the first are in use); the number of slots is the back-pressure. A chunk that is already
+//!   in memory (page cache, [`HostCache`]) is consumed in place and needs no slot.
+//! * The access path is chosen per extent, or forced ([`AccessPath`]); [`RaceReport`] counts what
+//!   really happened and says why nothing better did.
+//! * When the race ends early (error, panic, [`CancelToken`], [`Verdict::Enough`]), no more reads
+//!   begin, reads and writes in flight are drained, devices are synchronised, then memory is freed,
+//!   and mappings that a device copied from are released.
 //! * After the last chunk every file's identity is checked: a file that changed while it was read
 //!   is an error, never a mixture.
 //!

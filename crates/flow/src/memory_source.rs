@@ -1,5 +1,5 @@
-//! Bytes that lie in memory already, read as if they were a file: reader threads copy them into
-//! the pinned slots of a device.
+//! Bytes in memory, read as if they were a file: reader threads copy them into the pinned slots of
+//! a device.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use headrace_io::{MappedFile, ReadAt, ReadMode, SourceFile};
 
 use crate::cache::Cached;
 
-/// An extent in memory, at the offsets that it has in its file.
+/// An extent in memory, at its offsets in its file.
 #[derive(Debug)]
 pub(crate) struct MemorySource {
     file: Arc<dyn ReadAt>,

@@ -1,4 +1,4 @@
-//! Where consumers on the host put what is to be written.
+//! The output buffers of consumers on the host.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::slots::SlotRing;
 use crate::stop::Stop;
 use crate::{BoxError, OutputSpec, RaceError};
 
-/// The windows for output: allocated once, which bounds what waits to be written.
+/// The output windows: allocated once, which bounds the output that waits to be written.
 pub(crate) struct OutputRing {
     ring: SlotRing,
     free: Mutex<Free>,
@@ -25,8 +25,8 @@ pub(crate) struct OutputRing {
 
 struct Free {
     windows: Vec<usize>,
-    /// The chunk for which the last free window is kept, where chunks append: whatever the others hold waits
-    /// for it.
+    /// The chunk for which the last free window is reserved, if chunks append: all other output waits for
+    /// it.
     oldest: Option<usize>,
 }
 
@@ -50,13 +50,13 @@ impl OutputRing {
         self.ring.window(window)
     }
 
-    /// The window is free again. Must be called once for each one that was taken.
+    /// The window is free again. Must be called once for each window taken.
     pub fn give_back(&self, window: usize) {
         self.free.lock().windows.push(window);
         self.changed.notify_all();
     }
 
-    /// Keeps the last window for this chunk from now on, or for none.
+    /// Reserves the last window for this chunk from now on, or for none.
     pub fn keep_for(&self, oldest: Option<usize>) {
         let mut free = self.free.lock();
         if free.oldest != oldest {
@@ -65,7 +65,7 @@ impl OutputRing {
         }
     }
 
-    /// A free window, without waiting for one; nobody else takes any now.
+    /// A free window, without waiting; no other thread takes one now.
     pub fn take_last(&self) -> Option<usize> {
         self.free.lock().windows.pop()
     }
@@ -86,7 +86,7 @@ impl OutputRing {
     }
 }
 
-/// What a consumer of one chunk may put out; see [`HostProducer`](crate::HostProducer).
+/// The output of one chunk's consumer; see [`HostProducer`](crate::HostProducer).
 pub struct Outbox<'a> {
     ring: Option<&'a OutputRing>,
     sinks: &'a [Arc<dyn WriteAt>],
@@ -114,16 +114,16 @@ impl<'a> Outbox<'a> {
         self.waited_ns
     }
 
-    /// Memory for an output; waits until there is some. Holds whatever an earlier output left:
-    /// all of it will be written. A buffer that is dropped instead of [sent](OutputBuffer::send)
-    /// is not.
+    /// Memory for an output; waits for it if necessary. It holds the bytes of an earlier output,
+    /// and all of it will be written. A buffer that is dropped instead of
+    /// [sent](OutputBuffer::send) is not written.
     ///
-    /// Each buffer is one of the race's `output_slots`: whoever holds several at a time must be
-    /// sure that there are more than all consumers hold.
+    /// Each buffer is one of the race's `output_slots`: a consumer that holds several at a time
+    /// needs more slots than all consumers hold together.
     ///
     /// # Errors
     /// [`RaceError::BadOutput`] if the race has no such sink, its chunks append, the output lies outside of it
-    /// or is larger than a window; an error if the race has failed meanwhile. Hand it on.
+    /// or is larger than a window; an error if the race has failed meanwhile. Propagate it.
     pub fn buffer(&mut self, output: OutputSpec) -> Result<OutputBuffer<'a>, BoxError> {
         if self.appends {
             return Err(self.bad("the race's chunks append to its sinks").into());
@@ -134,13 +134,13 @@ impl<'a> Outbox<'a> {
     }
 
     /// Memory for the next piece that this chunk appends to a sink, of up to `bytes` bytes (at most
-    /// [`append_bytes_max`](Outbox::append_bytes_max)); waits until there is some. As for
-    /// [`buffer`](Outbox::buffer), but for one at a time: what is [sent](OutputBuffer::send_first) stands in the
-    /// sink behind what earlier chunks and earlier pieces of this one appended.
+    /// [`append_bytes_max`](Outbox::append_bytes_max)); waits for it if necessary. Like
+    /// [`buffer`](Outbox::buffer), but one at a time: what is [sent](OutputBuffer::send_first) follows in the
+    /// sink what earlier chunks, and earlier pieces of this one, appended.
     ///
     /// # Errors
-    /// [`RaceError::BadOutput`] if the race has no such sink, its chunks append nothing, or the piece is larger than
-    /// a window; an error if the race has failed meanwhile. Hand it on.
+    /// [`RaceError::BadOutput`] if the race has no such sink, its chunks do not append, or the piece is larger than
+    /// a window; an error if the race has failed meanwhile. Propagate it.
     pub fn append(&mut self, sink: usize, bytes: usize) -> Result<OutputBuffer<'_>, BoxError> {
         if !self.appends {
             return Err(self.bad("the race's chunks say where their output goes").into());
@@ -156,7 +156,7 @@ impl<'a> Outbox<'a> {
         self.take(Target::End { sink }, HEADROOM_BYTES, bytes)
     }
 
-    /// Bytes of a piece at most.
+    /// Maximum bytes of a piece.
     pub fn append_bytes_max(&self) -> usize {
         self.window_bytes().saturating_sub(HEADROOM_BYTES)
     }
@@ -196,19 +196,19 @@ pub struct OutputBuffer<'a> {
     /// `None` once it was handed over.
     window: Option<usize>,
     target: Target,
-    /// Where in the window, inside of which the range was checked to lie.
+    /// The place in the window; the range was checked to lie inside it.
     at: usize,
     bytes: usize,
 }
 
 impl OutputBuffer<'_> {
-    /// Hands all of the bytes over to be written; returns at once.
+    /// Submits all of the bytes for writing; returns at once.
     pub fn send(self) {
         let bytes = self.bytes;
         self.send_first(bytes);
     }
 
-    /// Hands the first `bytes` bytes over to be written; returns at once.
+    /// Submits the first `bytes` bytes for writing; returns at once.
     ///
     /// # Panics
     /// If there are fewer.

@@ -1,4 +1,4 @@
-//! Where the output of a chunk goes.
+//! The destination of a chunk's output.
 
 use std::sync::Arc;
 
@@ -7,9 +7,10 @@ use headrace_io::write::WriteAt;
 
 use crate::RaceError;
 
-/// What a chunk puts out: so many bytes, to this place.
+/// A chunk's output: its size and position.
 ///
-/// Outputs of a race must not overlap, and lie inside the sink's size; they may come in any order.
+/// Outputs of a race must not overlap and must lie inside the sink's size; they may come in any
+/// order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OutputSpec {
     /// Index into the race's sinks.

@@ -19,20 +19,20 @@ use crate::{
 pub struct Race {
     pub(crate) files: Vec<Arc<dyn ReadAt>>,
     pub(crate) chunks: Vec<ChunkSpec>,
-    /// Who makes the chunks, until a run takes it; `None`: they are listed.
+    /// The producer of the chunks, until a run takes it; `None`: they are listed.
     pub(crate) feed: Option<Mutex<Option<Box<dyn ChunkFeed>>>>,
     pub(crate) bounds: FeedBounds,
-    /// Files that a feed's chunks came from, by its numbers.
+    /// Files of a feed's chunks, by the feed's numbers.
     fed_files: Mutex<HashMap<usize, Arc<dyn ReadAt>>>,
     pub(crate) options: RaceOptions,
     pub(crate) token: CancelToken,
     pub(crate) sinks: Vec<Arc<dyn WriteAt>>,
-    /// Whether chunks append to the sinks, in their order.
+    /// Whether chunks append to the sinks, in order.
     pub(crate) appends: bool,
 }
 
 impl Race {
-    /// What ends it early.
+    /// The token that ends it early.
     pub fn token(&self) -> &CancelToken {
         &self.token
     }
@@ -95,19 +95,19 @@ impl Race {
         }
     }
 
-    /// Lets the chunks' output go to these sinks, which [`OutputSpec`](crate::OutputSpec) names
-    /// by their index. When a run has ended well, all output is written; to commit the sinks is
-    /// the caller's business. After an error they hold anything.
+    /// Sends the chunks' output to these sinks, which [`OutputSpec`](crate::OutputSpec) names by
+    /// index. When a run has ended well, all output is written; the caller commits the sinks. After
+    /// an error their content is unspecified.
     pub fn with_outputs(mut self, sinks: Vec<Arc<dyn WriteAt>>) -> Race {
         (self.sinks, self.appends) = (sinks, false);
         self
     }
 
-    /// Lets the chunks append to these sinks, how much each knows when it was worked on
-    /// ([`Outbox::append`](crate::Outbox::append)): a sink then has what the first chunk appended, then what the
-    /// second did, whoever was done first. Chunks are begun in their order. When a run has ended well, growing
-    /// sinks ([`SinkFile::growing`](headrace_io::write::SinkFile::growing)) know their size; of a run that ended
-    /// early they have what the chunks before its end appended.
+    /// Lets the chunks append to these sinks, with sizes that are known after processing
+    /// ([`Outbox::append`](crate::Outbox::append)): a sink then holds the first chunk's data, then the second's,
+    /// in whatever order they finished. Chunks are begun in order. When a run has ended well, growing sinks
+    /// ([`SinkFile::growing`](headrace_io::write::SinkFile::growing)) know their size; after an early end they
+    /// hold the data of the chunks before it.
     pub fn with_appended(self, sinks: Vec<Arc<dyn WriteAt>>) -> Race {
         Race { sinks, appends: true, ..self }
     }
@@ -117,12 +117,12 @@ impl Race {
         &self.chunks
     }
 
-    /// Wanted bytes of all chunks, if they are known; of a feed's, at most.
+    /// Wanted bytes of all chunks, if known; an upper bound for a feed.
     pub fn bytes(&self) -> u64 {
         self.bounds.bytes.unwrap_or(0)
     }
 
-    /// Takes note of files that are to be checked after the race.
+    /// Records files to be checked after the race.
     pub(crate) fn note_files(&self, spec: &ChunkSpec, files: &[Arc<dyn ReadAt>]) {
         let mut fed_files = self.fed_files.lock();
         for (read, file) in spec.reads.iter().zip(files) {
@@ -132,12 +132,11 @@ impl Race {
         }
     }
 
-    /// Hands every chunk to one of the consumers, each on a thread of its own, and gives the
-    /// consumers back. The calling thread drives the reads.
+    /// Hands every chunk to one of the consumers, each on its own thread, and returns the
+    /// consumers. The calling thread drives the reads.
     ///
     /// # Errors
-    /// The first error; see [`RaceError`]. Whatever the consumers computed then counts for
-    /// nothing.
+    /// The first error; see [`RaceError`]. The consumers' results are then invalid.
     pub fn run_host<C: HostConsumer>(
         &self,
         consumers: Vec<C>,
@@ -147,7 +146,7 @@ impl Race {
         Ok((consumers.into_iter().map(|Silent(consumer)| consumer).collect(), report))
     }
 
-    /// As [`run_host`](Race::run_host), with consumers that put something out: see
+    /// Like [`run_host`](Race::run_host), with consumers that produce output: see
     /// [`with_outputs`](Race::with_outputs). The calling thread drives reads and writes.
     ///
     /// # Errors
@@ -171,12 +170,12 @@ impl Race {
         device::run(self, lane)
     }
 
-    /// Streams every chunk, exactly once, through one of several lanes, each driven by a thread
-    /// of its own. A lane begins the chunks that `affinity` gives it in their order; one that has
-    /// none left takes the last of whoever has most. The first error ends all lanes.
+    /// Streams every chunk, exactly once, through one of several lanes, each driven by its own
+    /// thread. A lane begins the chunks that `affinity` gives it in order; an idle lane steals the
+    /// last chunk of the lane with the most left. The first error ends all lanes.
     ///
-    /// Reader threads are divided among the lanes; slots, queues and in-flight reads are each
-    /// lane's own.
+    /// Reader threads are divided among the lanes; each lane has its own slots, queues and
+    /// in-flight reads.
     ///
     /// # Errors
     /// The first error; see [`RaceError`]. All lanes are synchronised in any case.
@@ -188,8 +187,8 @@ impl Race {
         device::run_many(self, lanes, affinity)
     }
 
-    /// Whatever went wrong, a file that changed is the better explanation: its bytes may have
-    /// been a mixture of two versions.
+    /// Whatever the error, a changed file is the better explanation: its bytes may have been a
+    /// mixture of two versions.
     pub(crate) fn verify_files(&self, error: Option<RaceError>) -> Result<(), RaceError> {
         if matches!(error, Some(RaceError::Cancelled)) {
             return Err(RaceError::Cancelled);

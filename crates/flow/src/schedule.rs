@@ -1,5 +1,5 @@
-//! Which device takes which chunk: its own first, then the last of whoever has most left that
-//! it need not keep.
+//! Which device takes which chunk: its own first, then stolen from the lane with the most left,
+//! from the end of its list.
 
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
@@ -9,25 +9,24 @@ use parking_lot::Mutex;
 use crate::feed::{Chunk, Chunks};
 use crate::{Race, RaceError, ReadSpec};
 
-/// Chunks of a feed that wait on the lanes' lists, for each lane, at most, bound ones aside: what
-/// the race knows ahead of the reads.
+/// Maximum of a feed's chunks waiting on the lists, per lane, not counting bound ones: the race's
+/// look-ahead.
 const AHEAD_PER_LANE: usize = 16;
 
-/// Which device a chunk goes to, if that is free to take it and the chunk's feed does not say: the
-/// one nearest to its file's storage.
+/// The device for a chunk, if the chunk's feed does not say: the one nearest to its file's storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Affinity {
     by_file: Vec<Option<usize>>,
 }
 
 impl Affinity {
-    /// No file is nearer to one device than to another: chunks are dealt out in turn.
+    /// No preference: chunks are dealt out in turn.
     pub fn none() -> Affinity {
         Affinity::default()
     }
 
-    /// For each file of the race the number of the preferred lane. Files beyond the end of the
-    /// list, and those with a lane that there is not, have none.
+    /// The preferred lane of each file of the race. Files beyond the end of the list, and those
+    /// with an invalid lane, have none.
     pub fn by_file(lanes: Vec<Option<usize>>) -> Affinity {
         Affinity { by_file: lanes }
     }
@@ -50,9 +49,9 @@ impl Affinity {
     }
 }
 
-/// The chunks that nobody has begun yet, one list a lane, of which a feed's are filled while the
-/// race runs. A list of chunks and an affinity always give the same lists, so that what a device
-/// keeps is found again.
+/// The chunks that are not begun, one list per lane, which a feed fills while the race runs. A list
+/// of chunks and an affinity always give the same lists, so that cached data on a device is found
+/// again.
 #[derive(Debug)]
 pub(crate) struct Schedule<'a> {
     race: &'a Race,
@@ -62,9 +61,9 @@ pub(crate) struct Schedule<'a> {
 
 #[derive(Debug)]
 struct State {
-    /// By lane: chunks that it takes unless another lane has nothing to do.
+    /// By lane: chunks that it takes unless an idle lane steals them.
     lists: Vec<VecDeque<Chunk>>,
-    /// By lane: chunks that it alone takes, first.
+    /// By lane: chunks that only it takes, first.
     bound: Vec<VecDeque<Chunk>>,
     chunks: Chunks,
     ahead_max: usize,
@@ -97,8 +96,8 @@ impl<'a> Schedule<'a> {
         Ok(Schedule { race, affinity, state })
     }
 
-    /// The next chunk for a lane: each is given out once. Where there is none, either all were
-    /// given out, or the feed has nothing yet and wakes `waker`.
+    /// The next chunk for a lane: each is given out once. If there is none, either all were given
+    /// out, or the feed has none yet and will wake `waker`.
     ///
     /// # Errors
     /// Those of the feed.
@@ -139,7 +138,7 @@ impl<'a> Schedule<'a> {
         state.chunks.has_ended && !state.has_for(lane)
     }
 
-    /// Whether a slot that is free now would get a chunk, as far as is known.
+    /// Whether a free slot would get a chunk now, as far as is known.
     pub fn has_more(&self, lane: usize) -> bool {
         let state = self.state.lock();
         state.has_for(lane) || !(state.chunks.has_ended || state.chunks.is_waiting)

@@ -1,4 +1,4 @@
-//! The memory of a ring of slots, and where the extents of a chunk lie in a slot.
+//! The memory of a ring of slots, and the layout of a chunk's extents in a slot.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use headrace_io::{
 use crate::spec::slot_bytes_of;
 use crate::{RaceError, ReadSpec};
 
-/// Slots of equal size in one piece of memory, which is taken from the system when it is used.
+/// Equal slots in one piece of memory, which the system allocates on use.
 #[derive(Debug)]
 pub(crate) struct SlotRing {
     memory: AlignedBuffer,
@@ -20,7 +20,7 @@ pub(crate) struct SlotRing {
 }
 
 impl SlotRing {
-    /// As many slots as the budget has room for, `slots` at most and one at least.
+    /// As many slots as the budget has room for, between one and `slots`.
     pub fn allocate(
         slots: usize,
         slot_bytes: usize,
@@ -86,7 +86,7 @@ impl SlotLayout {
 
     /// The window for an extent, and the part of it where the wanted bytes will lie.
     ///
-    /// The caller has made sure that the chunk fits the slot.
+    /// The caller has checked that the chunk fits the slot.
     pub fn place(&mut self, offset: u64, bytes: u64) -> (Window, Window) {
         let placement = Placement::of(offset, bytes);
         // Inside the slot, because the chunk fits.

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{CancelToken, RaceError};
 
-/// Shared by everybody who works on a race.
+/// Shared by all threads of a race.
 #[derive(Debug)]
 pub(crate) struct Stop {
     stopped: AtomicBool,
@@ -25,7 +25,7 @@ impl Stop {
     }
 
     /// Stops with an error. The first one is kept, also after `enough`: a consumer that fails on
-    /// the chunk it was still working on has no answer to give.
+    /// its last chunk has no answer.
     pub fn fail(&self, error: RaceError) {
         self.first_error.lock().get_or_insert(error);
         self.stopped.store(true, Ordering::Release);
@@ -43,7 +43,7 @@ impl Stop {
         false
     }
 
-    /// Whether there is an error: nothing that is still done counts.
+    /// Whether there is an error, so that remaining work is void.
     pub fn has_failed(&self) -> bool {
         self.first_error.lock().is_some()
     }
@@ -53,7 +53,7 @@ impl Stop {
     }
 }
 
-/// Stops the race if the thread that holds it panics: nobody must wait for that thread for ever.
+/// Stops the race if the thread that holds it panics, so that no thread waits for it for ever.
 #[derive(Debug)]
 pub(crate) struct FailOnPanic<'a>(pub &'a Stop);
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Two lanes: what occupies a slot is taken first, so that the storage is never idle while
+/// Two lanes: items that occupy a slot come first, so that the storage is never idle while
 /// consumers work on chunks that need no reading.
 #[derive(Debug)]
 pub(crate) struct WorkQueue<T> {
@@ -47,7 +47,7 @@ impl<T> WorkQueue<T> {
         self.changed.notify_one();
     }
 
-    /// Lets so many consumers work from now on.
+    /// Lets this many consumers work from now on.
     pub fn admit(&self, consumers: usize) {
         let mut state = self.state.lock();
         let more = consumers > state.consumers;
@@ -57,7 +57,7 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Waits until this consumer may work, or nobody needs to.
+    /// Waits until this consumer may work or is no longer needed.
     pub fn wait_for_turn(&self, consumer: usize) {
         let mut state = self.state.lock();
         while consumer >= state.consumers && !state.closed {
@@ -82,7 +82,7 @@ impl<T> WorkQueue<T> {
         }
     }
 
-    /// Closes the queue when it is dropped, also by a panic: consumers must not wait for ever.
+    /// Closes the queue when dropped, also by a panic, so that consumers do not wait for ever.
     pub fn close_on_drop(&self) -> CloseOnDrop<'_, T> {
         CloseOnDrop(self)
     }

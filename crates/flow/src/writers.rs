@@ -11,7 +11,7 @@ use headrace_io::{
 use crate::report::{Latencies, Reasons, Stopwatch, Tally};
 use crate::{OutputSpec, RaceError, RaceOptions, WriteAccess};
 
-/// The engines, and what they did.
+/// The engines and their counters.
 pub(crate) struct Writers<'a> {
     options: &'a RaceOptions,
     sinks: &'a [Arc<dyn WriteAt>],
@@ -50,7 +50,7 @@ impl<'a> Writers<'a> {
     /// Begins to write an output that was checked against the sinks and the window.
     ///
     /// # Safety
-    /// As [`headrace_io::Engine::submit`], where this value takes the engine's place.
+    /// As [`headrace_io::Engine::submit`], with this value in place of the engine.
     pub unsafe fn submit(
         &mut self,
         output: &OutputSpec,
@@ -83,7 +83,7 @@ impl<'a> Writers<'a> {
         Ok(())
     }
 
-    /// Takes note of a completion. Must be called for each one.
+    /// Records a completion. Must be called for each one.
     pub fn completed(&mut self, completion: &Completion, bytes: u64) {
         self.in_flight -= 1;
         self.busy.set(self.in_flight > 0);

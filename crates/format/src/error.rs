@@ -1,4 +1,4 @@
-//! What can go wrong with a table's bytes.
+//! The errors of a table's bytes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub enum FormatError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What was tried, as a verb phrase.
+        /// The attempted operation, as a verb phrase.
         action: &'static str,
         /// The error of the operating system.
         #[source]
@@ -36,7 +36,7 @@ pub enum FormatError {
     NotArrow {
         /// The file.
         path: PathBuf,
-        /// What was seen instead, and the remedy where there is one.
+        /// What was found instead, and the remedy if there is one.
         cause: String,
     },
     /// The file contradicts itself.
@@ -44,11 +44,11 @@ pub enum FormatError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// First byte of the part concerned.
+        /// First byte of the affected part.
         offset: u64,
         /// The part: "footer", "record batch 3, column lo_revenue".
         place: String,
-        /// What is wrong.
+        /// The problem.
         cause: String,
     },
     /// The files of a table do not fit together.
@@ -61,7 +61,7 @@ pub enum FormatError {
         /// How it differs.
         cause: String,
     },
-    /// None of the given paths holds a complete file, so that the columns are not known.
+    /// None of the given paths has a complete file, so the columns are unknown.
     #[error("no complete Arrow file among {searched}{skipped}")]
     NoFiles {
         /// The given paths.
@@ -74,25 +74,25 @@ pub enum FormatError {
     Column {
         /// The column.
         column: String,
-        /// What is wrong, and the remedy where there is one.
+        /// The problem, and the remedy if there is one.
         cause: String,
     },
-    /// A column, batch or option that does not exist or makes no sense.
+    /// An invalid column, batch or option.
     #[error("{0}")]
     Argument(String),
-    /// Whoever makes the batches of an input failed, or went away before their end.
+    /// The producer of an input's batches failed, or ended early.
     #[error("{name}: {cause}")]
     Producer {
         /// The input.
         name: String,
-        /// What the producer said.
+        /// The producer's message.
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The Arrow library refused to encode or convert something.
     #[error("{action}: {cause}")]
     Arrow {
-        /// What was tried.
+        /// The attempted operation.
         action: String,
         /// The library's error.
         #[source]

@@ -1,4 +1,4 @@
-//! What a table gives to whoever streams it: chunks one by one, and what is known before the first.
+//! A table's interface to streaming readers: chunks one by one, and their bounds before the first.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,41 +11,40 @@ use headrace_ir::{Chunk, Encoding};
 use crate::Result;
 use crate::arrow::ColumnBound;
 
-/// Chunks of a table, in the order of its rows, made as they are asked for. Nothing is kept of those
-/// that were taken.
+/// Chunks of a table, in row order, made on demand. None is retained.
 pub trait Feed: Send + fmt::Debug {
-    /// What is known before the first chunk.
+    /// Bounds before the first chunk.
     fn bounds(&self) -> FeedBounds;
 
     /// Code translation tables of all chunks, see [`headrace_ir::ColumnExtents::remap`].
     fn remaps(&self) -> &[Arc<[i32]>];
 
-    /// The next chunk; `None` after the last. Never waits: where a producer has nothing yet, `waker`
-    /// is woken when it has.
+    /// The next chunk; `None` after the last. Never waits: if a producer has none yet, `waker` is
+    /// woken when it has.
     ///
     /// # Errors
-    /// An extent that has no place, a producer that failed, a batch that is not of the table's
-    /// columns. Nothing comes after an error.
+    /// An invalid extent, a failed producer, a batch without the table's columns. Nothing follows
+    /// an error.
     fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>>;
 
-    /// What was yielded and left out so far.
+    /// What was yielded and omitted so far.
     fn totals(&self) -> ChunkTotals;
 
-    /// Chunks come best first from now on, as far as statistics tell, and record batches that have no row of use any more
-    /// are left out. Asked before the first chunk; what has no statistics goes on as it is.
+    /// From now on chunks come best first, as far as statistics tell, and record batches without useful rows are
+    /// omitted. Called before the first chunk; data without statistics is not affected.
     fn first_by(&mut self, first: FirstBy) {
         drop(first);
     }
 }
 
-/// That the first rows by a column are wanted alone, so that more and more of the others are of no use.
+/// Only the first rows by a column are wanted, so that more and more of the others become useless.
 #[derive(Clone, Debug)]
 pub struct FirstBy {
-    /// Column of the table, of an integer-like type. Of rows with a NULL there nobody is to want one.
+    /// Column of the table, of an integer-like type. Rows with a NULL there are never wanted.
     pub column: usize,
     /// Whether the largest values come first.
     pub descending: bool,
-    /// The last value of use (days, ticks, unscaled decimal), which comes ever earlier while chunks are consumed: see
+    /// The last useful value (days, ticks, unscaled decimal), which moves earlier while chunks are consumed: see
     /// [`FirstBy::new`].
     pub last: Arc<AtomicI64>,
 }
@@ -57,7 +56,7 @@ impl FirstBy {
         Self { column, descending, last: Arc::new(AtomicI64::new(last)) }
     }
 
-    /// What rows of use have in the column, by what is known now.
+    /// The current bounds of useful rows in the column.
     pub(crate) fn condition(&self) -> ColumnBound {
         // The very last says nothing: NULLs, too, may be of use.
         let last = Some(self.last.load(Ordering::Relaxed));
@@ -67,37 +66,37 @@ impl FirstBy {
     }
 }
 
-/// A chunk as a feed gives it.
+/// A chunk from a feed.
 #[derive(Clone, Debug)]
 pub struct FedChunk {
-    /// What to read.
+    /// The reads.
     pub chunk: Chunk,
-    /// Where its extents lie, if that is not the table's files.
+    /// The location of its extents, if not in the table's files.
     pub memory: Option<Arc<dyn ReadAt>>,
 }
 
-/// What is known of a feed before its first chunk. All are upper bounds, and none takes a walk
-/// through the metadata of all record batches.
+/// Bounds of a feed before its first chunk. All are upper bounds that need no walk through the
+/// metadata of all record batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeedBounds {
-    /// Rows of all chunks; `None`: nobody knows.
+    /// Rows of all chunks; `None`: unknown.
     pub rows: Option<u64>,
-    /// Bytes of all chunks; `None`: nobody knows.
+    /// Bytes of all chunks; `None`: unknown.
     pub bytes: Option<u64>,
-    /// Number of chunks; `None`: nobody knows.
+    /// Number of chunks; `None`: unknown.
     pub chunks: Option<u64>,
     /// Bytes of the largest chunk, with [`ChunkOptions::extent_extra_bytes`] for each extent.
     ///
     /// [`ChunkOptions::extent_extra_bytes`]: crate::arrow::ChunkOptions::extent_extra_bytes
     pub chunk_bytes: u64,
-    /// As `chunk_bytes`, of the largest segment.
+    /// Like `chunk_bytes`, for the largest segment.
     pub segment_bytes: u64,
-    /// How the columns lie in the first chunks, those of pages once they are decoded: the codes of
-    /// a dictionary may be of another width in later ones.
+    /// The encodings of the columns in the first chunks (for pages, after decoding): later chunks
+    /// may have dictionary codes of another width.
     pub encodings: Vec<Encoding>,
 }
 
-/// What a feed has yielded and left out.
+/// What a feed has yielded and omitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkTotals {
     /// Chunks.
@@ -110,14 +109,14 @@ pub struct ChunkTotals {
     pub bytes: u64,
     /// Bytes of the largest.
     pub bytes_max: u64,
-    /// Record batches that the conditions rule out.
+    /// Record batches that the conditions ruled out.
     pub pruned_batches: u64,
     /// Their rows.
     pub pruned_rows: u64,
 }
 
 impl ChunkTotals {
-    /// Takes note of one more chunk.
+    /// Counts one more chunk.
     pub(crate) fn add(&mut self, segments: u64, rows: u64, bytes: u64) {
         self.chunks += u64::from(segments > 0);
         self.segments += segments;

@@ -16,11 +16,11 @@
 //! arrow RecordBatch ──ArrowWriter──► a file, whole or not at all
 //! ```
 //!
-//! [`Table`] is what every format offers to whoever runs pipelines. A format answers one question: *which byte ranges of which files hold the rows and columns
-//! that are needed, and how do the values lie in them?* Metadata is read when a table is opened;
-//! the values are read later, by others, from the extents that a [`Feed`]'s chunks
-//! name. Whatever a pipeline cannot take in place (nested types, compressed buffers) is said
-//! column by column ([`arrow::ArrowTable::column_support`]) and can still be read as Arrow arrays.
+//! [`Table`] is the interface of every format to pipelines. A format answers one question: *which byte ranges of which
+//! files hold the needed rows and columns, and how are the values encoded in them?* Metadata is read when a table is
+//! opened; others read the values later, from the extents in a [`Feed`]'s chunks. Columns that a pipeline cannot take
+//! in place (nested types, compressed buffers) are reported one by one ([`arrow::ArrowTable::column_support`]) and can
+//! still be read as Arrow arrays.
 //!
 //! # What this crate must never know
 //!
@@ -29,12 +29,12 @@
 //!
 //! # Trust
 //!
-//! Files come from anywhere. Everything that a plan relies on is checked when the table is
-//! opened: flatbuffers by their verifier, block and buffer ranges against the file's size, buffer
-//! lengths against row counts. Malformed input is a [`FormatError`] that names the file, the
-//! offset and the part; it never panics and never allocates more than the file's own size for
-//! a claim that the file makes (compressed buffers: no more than they really expand to). Values
-//! (offsets of text, dictionary codes) are checked by whoever reads them.
+//! Files come from anywhere. Everything that a plan relies on is checked when the table is opened:
+//! flatbuffers by their verifier, block and buffer ranges against the file's size, buffer lengths
+//! against row counts. Malformed input is a [`FormatError`] that names the file, the offset and the
+//! part; it never panics, and never allocates more than the file's own size for a claim of the file
+//! (for compressed buffers: no more than they really expand to). Readers of values check these
+//! (offsets of text, dictionary codes).
 //!
 //! Units: offsets and lengths are bytes; GB = 10^9 bytes.
 

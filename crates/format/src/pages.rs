@@ -1,5 +1,4 @@
-//! What a table of rows in pages gives to whoever executes: its pages' rows as columns, or how a
-//! device makes them.
+//! A table of pages, for its executors: the rows as columns, or the plan for a device.
 
 use std::sync::Arc;
 
@@ -9,58 +8,58 @@ use headrace_ir::pages::{HoldAnswer, PagePlan, PageVerdict};
 use crate::Result;
 
 /// Pages of a file, as a segment of [`Encoding::Pages`](headrace_ir::Encoding::Pages) has them, in
-/// memory that somebody else may write to meanwhile. A decoder takes them from the front.
+/// memory that may be written concurrently. A decoder takes them from the front.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a> {
     /// Number of the file, as [`Segment::file`](headrace_ir::Segment::file).
     pub file: u32,
-    /// Of the first byte in the file.
+    /// Offset of the first byte in the file.
     pub offset: u64,
-    /// Those that are left.
+    /// The remaining pages.
     pub bytes: &'a [u8],
 }
 
-/// Makes columns of the rows in pages; one for each thread that does.
+/// Converts rows in pages to columns; one per thread.
 pub trait PageDecoder: Send {
-    /// Takes pages until their rows are worth a batch: columns as asked for, in register order, and
-    /// about as large as a core's own cache. `None`: all pages are taken, and rows of them may wait
-    /// for those of others.
+    /// Takes pages until their rows fill a batch: the requested columns in register order, about as
+    /// large as a core's own cache. `None`: all pages are taken, and their rows may wait for those
+    /// of later pages.
     ///
     /// # Errors
-    /// Rows that cannot be put into a batch; none of the decoder's work counts then.
+    /// Rows that cannot be put into a batch; all of the decoder's work is then void.
     fn next_batch(&mut self, pages: &mut Pages<'_>) -> Result<Option<RecordBatch>>;
 
-    /// The rows that wait, if there are any.
+    /// The waiting rows, if there are any.
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
     fn rest(&mut self) -> Result<Option<RecordBatch>>;
 }
 
-/// The pages of a table for whoever takes them apart on a device, by a plan and not by this crate's
-/// code, and says what came of each.
+/// The pages of a table for a device, which decodes them by a plan instead of this crate's code,
+/// and reports each outcome.
 pub trait PageSource: Send + Sync {
-    /// How.
+    /// The plan.
     ///
     /// # Errors
     /// Why a device cannot do it.
     fn plan(&self) -> std::result::Result<&PagePlan, String>;
 
-    /// The number by which the page at an offset in a file was written, which is in its checksum.
+    /// The number with which the page at an offset in a file was written, which is part of its
+    /// checksum.
     fn first_block(&self, file: u32, offset: u64) -> u32;
 
-    /// Asks which of so many pages of a file, the first at `offset`, are still what they were when they
-    /// were listed: once their bytes were copied to where nobody else writes, and before they are
-    /// believed.
+    /// Asks which of this many pages of a file, the first at `offset`, are unchanged since they were
+    /// listed: after their bytes were copied to private memory, and before they are trusted.
     fn ask(&self, file: u32, offset: u64, pages: usize) -> HoldAnswer;
 
-    /// What came of pages of a file, the first at `offset`: told once of each.
+    /// The outcome of pages of a file, the first at `offset`: reported once for each.
     fn settle(&self, file: u32, offset: u64, verdicts: &[PageVerdict]);
 
-    /// What tells a file from others, and the stamp of the segment at `offset`: rows of the same segment
-    /// that somebody kept under both are its rows now. `None`: nobody may keep any.
+    /// The identity of a file, and the stamp of the segment at `offset`: cached rows of the same segment
+    /// under both are still its rows. `None`: caching is not allowed.
     fn stamp(&self, file: u32, offset: u64) -> Option<(Arc<str>, u64)>;
 
-    /// So many pages are not looked at: their rows were kept.
+    /// This many pages are not examined: their rows were cached.
     fn kept(&self, pages: usize);
 }

@@ -1,4 +1,4 @@
-//! What a table of any format offers to whoever runs pipelines over it.
+//! The interface of a table of any format to pipelines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use headrace_io::{FileIdentity, InputPolicy, ReadAt};
 use crate::arrow::{ArrowTable, ChunkFeed, ChunkOptions, ColumnBound, ColumnStats};
 use crate::{Feed, PageDecoder, PageSource, Result};
 
-/// A table: columns, what is known of them without reading, and which bytes hold them.
+/// A table: columns, the facts known without reading them, and the bytes that hold them.
 ///
 /// Columns are numbered as in [`schema`](Self::schema), files as in
-/// [`Segment::file`](headrace_ir::Segment::file). Nothing here reads values; the extents of a
-/// [`Feed`]'s chunks are read by others from the files that [`open_file`](Self::open_file) gives,
-/// or from the memory that comes with a chunk.
+/// [`Segment::file`](headrace_ir::Segment::file). Nothing here reads values; others read the
+/// extents of a [`Feed`]'s chunks from the files of [`open_file`](Self::open_file), or from the
+/// memory that comes with a chunk.
 pub trait Table: fmt::Debug + Send + Sync {
     /// The columns.
     fn schema(&self) -> &SchemaRef;
@@ -30,17 +30,17 @@ pub trait Table: fmt::Debug + Send + Sync {
         InputPolicy::default()
     }
 
-    /// Rows of all files; `None`: nobody knows.
+    /// Rows of all files; `None`: unknown.
     fn rows(&self) -> Option<u64> {
         None
     }
 
-    /// What is known of a column; of one that does not exist, nothing.
+    /// The facts about a column; empty for a missing column.
     fn column_stats(&self, _column: usize) -> ColumnStats {
         ColumnStats::default()
     }
 
-    /// Whether pipelines can take a column's values where they lie; the reason if not.
+    /// Whether pipelines can take a column's values in place; the reason if not.
     fn column_support(&self, column: usize) -> std::result::Result<(), String>;
 
     /// Distinct values of a dictionary-encoded text column, sorted by bytes, none NULL.
@@ -48,8 +48,8 @@ pub trait Table: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The byte ranges of columns (in register order; none to only count rows), without the parts
-    /// in which no row can meet the conditions, chunk by chunk.
+    /// The byte ranges of columns (in register order; none to only count rows), chunk by chunk,
+    /// without parts in which no row can meet the conditions.
     ///
     /// # Errors
     /// A column that does not exist or is not supported, options of 0.
@@ -60,8 +60,8 @@ pub trait Table: fmt::Debug + Send + Sync {
         options: ChunkOptions,
     ) -> Result<Box<dyn Feed>>;
 
-    /// What makes batches of the segments of [`Encoding::Pages`](headrace_ir::Encoding::Pages) that
-    /// a feed of these columns gives; `None`: it gives none of them.
+    /// The decoder for the segments of [`Encoding::Pages`](headrace_ir::Encoding::Pages) in a feed
+    /// of these columns; `None`: there are no such segments.
     ///
     /// # Errors
     /// As [`feed`](Self::feed).
@@ -69,8 +69,8 @@ pub trait Table: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// As [`page_decoder`](Self::page_decoder), for a device. Columns of types of variable length but
-    /// for numerics are no columns of its plan.
+    /// Like [`page_decoder`](Self::page_decoder), for a device. Its plan omits columns of
+    /// variable-length types other than numeric.
     ///
     /// # Errors
     /// As [`feed`](Self::feed).
@@ -81,25 +81,25 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// Number of files.
     fn file_count(&self) -> usize;
 
-    /// What makes a file the same file: as it was when the table was opened.
+    /// The identities of the files when the table was opened.
     fn file_identity(&self, file: usize) -> FileIdentity;
 
-    /// A file, to be read. It need not be open: there may be more files than may be open. Reading
-    /// from it is an error if it is not what it was when the table was opened, unless the
-    /// [policy](Self::policy) is not to check that.
+    /// A file for reading. It need not be open: there may be more files than may be open. Reading
+    /// is an error if the file changed since the table was opened, unless the
+    /// [policy](Self::policy) disables the check.
     ///
     /// # Errors
-    /// If it cannot be had.
+    /// If it is not available.
     fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>>;
 
-    /// What its rows have besides what its files say, in words: tables of the same files are the same table where
-    /// these are, too.
+    /// What distinguishes its rows besides its files, in words: tables of the same files are the same table only
+    /// if these are equal.
     fn beyond_files(&self) -> Option<String> {
         None
     }
 
     /// # Errors
-    /// A file that is not what it was when the table was opened, if that is to be checked.
+    /// A file that changed since the table was opened, if that is to be checked.
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
     }

@@ -1,10 +1,9 @@
 //! The driver functions that this crate calls, looked up once.
 //!
-//! `cudarc`'s own wrappers panic when a function is missing, and return an `enum` that
-//! knows the result codes of one CUDA version: a code that a newer driver adds would be
-//! an invalid value of it. So the functions are looked up here and return the plain
-//! number; that the argument types are those of `cudarc`'s bindings is checked by the
-//! compiler.
+//! `cudarc`'s own wrappers panic when a function is missing, and return an `enum` of the result
+//! codes of one CUDA version, for which a code of a newer driver would be an invalid value. So the
+//! functions are looked up here and return the plain number. The compiler checks that the argument
+//! types are those of `cudarc`'s bindings.
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::ptr;
@@ -90,7 +89,7 @@ macro_rules! driver_functions {
             /// The driver's function of that name; `NOT_INITIALIZED` before [`load`].
             ///
             /// # Safety
-            /// As the driver's documentation of the function demands.
+            /// As required by the driver's documentation of the function.
             #[allow(non_snake_case, reason = "the driver's own name")]
             #[allow(clippy::too_many_arguments, reason = "the driver's own list")]
             pub(crate) unsafe fn $name($($argument: $type),*) -> Code {
@@ -119,7 +118,7 @@ pub(crate) unsafe fn load() -> Result<(), &'static str> {
     }
 }
 
-/// The driver's batches of copies, if it has them.
+/// The driver's batch copies, if it has them.
 pub(crate) fn batch_copy() -> Option<BatchCopy> {
     FUNCTIONS.get()?.as_ref().ok()?.batch_copy
 }

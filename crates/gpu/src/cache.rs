@@ -1,15 +1,15 @@
-//! Compiled kernels kept on disk, by content.
+//! Compiled kernels cached on disk, by content.
 //!
-//! An entry's name is the SHA-256 of everything that decides the machine code: source,
-//! headers, options, architecture and NVRTC's version. Nothing is ever invalidated; a
-//! changed kernel is another entry. An entry on disk is
+//! An entry's name is the SHA-256 of everything that determines the machine code: source, headers,
+//! options, architecture and NVRTC's version. Nothing is ever invalidated; a changed kernel is
+//! another entry. An entry on disk is
 //!
 //! ```text
 //! magic (8) | SHA-256 of the rest (32) | warnings bytes, u32 LE (4) | warnings | cubin
 //! ```
 //!
-//! so a cut or flipped file is found out and compiled again. Entries appear by rename:
-//! processes that share the folder see whole files only.
+//! so a truncated or corrupted file is detected and compiled again. Entries appear by rename:
+//! processes that share the folder see complete files only.
 
 use std::env;
 use std::ffi::OsString;
@@ -31,13 +31,13 @@ const DIGEST_BYTES: usize = 32;
 const LENGTH_BYTES: usize = 4;
 const SUBFOLDER: &str = "cubin";
 
-/// Above this many entries the oldest quarter goes. A kernel is some tens of kilobytes.
+/// Above this many entries the oldest quarter is removed. A kernel is some tens of kilobytes.
 const ENTRIES_MAX: usize = 4096;
 
-/// A temporary file this old was left by a process that died.
+/// A temporary file this old belongs to a dead process.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(3600);
 
-/// The cubin cache. One for a process is enough; several processes may share its folder.
+/// The cubin cache. One per process is enough; several processes may share its folder.
 #[derive(Debug)]
 pub struct CubinCache {
     folder: Option<PathBuf>,
@@ -49,16 +49,16 @@ pub struct CubinCache {
     compile_us: AtomicU64,
 }
 
-/// What a [`CubinCache`] has done since it was made.
+/// Counters of a [`CubinCache`].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CacheStats {
     /// Kernels read from the folder.
     pub hits: u64,
     /// Kernels compiled.
     pub misses: u64,
-    /// Entries found damaged: each is a miss as well.
+    /// Entries found damaged; each also counts as a miss.
     pub damaged: u64,
-    /// Kernels that were compiled and could not be kept.
+    /// Kernels that were compiled and could not be stored.
     pub write_failures: u64,
     /// Milliseconds spent in the compiler, over all threads.
     pub compile_ms: f64,
@@ -85,9 +85,9 @@ enum ReadFailure {
 }
 
 impl CubinCache {
-    /// A cache in the user's folder: `$HEADRACE_CACHE`, else `$XDG_CACHE_HOME/headrace`,
-    /// else `~/.cache/headrace`. When none of the variables is set, nothing is kept, and
-    /// a warning says so.
+    /// A cache in the user's folder: `$HEADRACE_CACHE`, else `$XDG_CACHE_HOME/headrace`, else
+    /// `~/.cache/headrace`. If none of the variables is set, nothing is stored, and a warning says
+    /// so.
     pub fn open_default() -> Self {
         let folder = cache_folder();
         if folder.is_none() {
@@ -98,7 +98,7 @@ impl CubinCache {
         Self::with_folder(folder)
     }
 
-    /// A cache in `folder`, which is made when the first kernel is kept.
+    /// A cache in `folder`, which is created with the first kernel.
     pub fn open(folder: impl Into<PathBuf>) -> Self {
         Self::with_folder(Some(folder.into()))
     }
@@ -115,7 +115,7 @@ impl CubinCache {
         }
     }
 
-    /// The folder the entries lie in, if kernels are kept.
+    /// The folder of the entries, if kernels are stored.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
@@ -131,9 +131,9 @@ impl CubinCache {
         }
     }
 
-    /// The cubin of `source` for `arch`: from the folder, or compiled by `compiler` and
-    /// kept. A folder that cannot be read or written is warned of once and counted, and
-    /// never an error: the kernel is compiled then.
+    /// The cubin of `source` for `arch`: from the folder, or compiled by `compiler` and stored. A
+    /// folder that cannot be read or written is counted and causes one warning, never an error: the
+    /// kernel is compiled instead.
     ///
     /// # Errors
     /// As [`Compiler::compile`].
@@ -207,13 +207,13 @@ impl CubinCache {
     }
 }
 
-/// The user's folder of what is kept for later runs: `$HEADRACE_CACHE`, else `$XDG_CACHE_HOME/headrace`, else
-/// `~/.cache/headrace`; `None`: none of the variables is set.
+/// The user's cache folder: `$HEADRACE_CACHE`, else `$XDG_CACHE_HOME/headrace`, else `~/.cache/headrace`;
+/// `None`: none of the variables is set.
 pub fn cache_folder() -> Option<PathBuf> {
     default_folder(|name| env::var_os(name))
 }
 
-/// `variable` is the environment. Empty values count as unset, and so does a relative
+/// `variable` reads the environment. Empty values count as unset, and so does a relative
 /// XDG_CACHE_HOME, as its specification demands.
 fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -230,7 +230,7 @@ fn entry_path(folder: &Path, key: &str) -> PathBuf {
     folder.join(format!("{key}.cubin"))
 }
 
-/// Every field goes in with its length, so that no two inputs run together.
+/// Every field is hashed with its length, so that no two inputs collide by concatenation.
 fn key_of(source: &Source<'_>, options: &[String], nvrtc_version: (u32, u32)) -> String {
     let mut hash = Sha256::new();
     let mut add = |bytes: &[u8]| {
@@ -270,7 +270,7 @@ fn encode(cubin: &Cubin) -> io::Result<Vec<u8>> {
     Ok(entry)
 }
 
-/// The warnings and the image of an entry, if it is whole.
+/// The warnings and the image of an entry, if it is complete.
 fn decode(entry: &[u8]) -> Option<(String, Vec<u8>)> {
     let (digest, body) = entry.strip_prefix(MAGIC)?.split_at_checked(DIGEST_BYTES)?;
     if Sha256::digest(body).as_slice() != digest {
@@ -313,8 +313,8 @@ fn write_entry(folder: &Path, key: &str, cubin: &Cubin) -> io::Result<()> {
 }
 
 /// Bounds the folder: removes the oldest quarter of the entries when there are more than
-/// `entries_max`, and what dead processes left. Other processes may do the same at the
-/// same time, so a file that is gone already is no failure.
+/// `entries_max`, and files of dead processes. Other processes may do the same concurrently, so a
+/// missing file is no failure.
 fn tidy(folder: &Path, entries_max: usize) -> io::Result<()> {
     let mut entries = Vec::new();
     for file in fs::read_dir(folder)?.flatten() {

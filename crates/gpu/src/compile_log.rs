@@ -1,4 +1,4 @@
-//! NVRTC's log with the source lines that it speaks of, numbered.
+//! NVRTC's log with numbered excerpts of the source.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// Lines shown on each side of the line concerned.
 const CONTEXT_LINES: usize = 2;
 
-/// Places beyond this many are not shown: the first errors cause the later ones.
+/// Further places are not shown: the first errors cause the later ones.
 const PLACES_MAX: usize = 8;
 
 /// Renders `log`, followed by an excerpt of each place it names. `texts` are the names

@@ -8,8 +8,8 @@ use crate::compile_log;
 use crate::error::{GpuError, Result};
 use crate::nvrtc::{COMPILATION_ERROR, Library, RawProgram, SUCCESS};
 
-/// Options of every compilation. `__int128` needs its own; without `-default-device`
-/// NVRTC takes unannotated functions for host functions.
+/// Options of every compilation. `__int128` needs its own option; without `-default-device` NVRTC
+/// takes unannotated functions for host functions.
 const FIXED_OPTIONS: [&str; 3] = ["-std=c++17", "--device-int128", "-default-device"];
 
 /// A translation unit and the headers it includes, all in memory.
@@ -51,10 +51,10 @@ impl std::fmt::Debug for Compiler {
 }
 
 impl Compiler {
-    /// Opens NVRTC. With `path` (the library file, or its folder) that one and no other;
-    /// without, the one that the environment variable `HEADRACE_NVRTC` names; if that is
-    /// not set, `libnvrtc.so.13`, `libnvrtc.so` or `libnvrtc.so.12` from the system's
-    /// search path, then from `/usr/local/cuda`.
+    /// Opens NVRTC. With `path` (the library file, or its folder) only that one is tried; otherwise
+    /// the one that the environment variable `HEADRACE_NVRTC` names; if that is not set,
+    /// `libnvrtc.so.13`, `libnvrtc.so` or `libnvrtc.so.12` from the system's search path, then from
+    /// `/usr/local/cuda`.
     ///
     /// # Errors
     /// [`GpuError::NvrtcNotPresent`] with each attempt's failure. A named library that
@@ -95,7 +95,7 @@ impl Compiler {
     }
 }
 
-/// The whole list of options as NVRTC gets it.
+/// The full list of options for NVRTC.
 ///
 /// # Errors
 /// [`GpuError::InvalidArgument`] when `arch` names no real architecture: for a virtual
@@ -201,7 +201,7 @@ impl<'a> Program<'a> {
         Ok(image)
     }
 
-    /// The compiler's messages so far; empty where there are none to be had.
+    /// The compiler's messages so far; empty if there are none.
     fn log(&self) -> String {
         let mut bytes = 0;
         // SAFETY: the program is alive and the out-pointer live.

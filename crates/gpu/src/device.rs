@@ -61,8 +61,8 @@ impl Device {
         Ok(Arc::new(device))
     }
 
-    /// Lets L2 fetch what is asked for and nothing beside it: rows that are left of a filter lie
-    /// far apart. A hint that a device need not take, and of this process alone.
+    /// Makes L2 fetch only the requested sectors: surviving rows of a filter are far apart. A hint
+    /// that a device may ignore, and limited to this process.
     fn fetch_single_sectors(&self) {
         const SECTOR_BYTES: usize = 32;
         let limit = CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY;
@@ -94,7 +94,7 @@ impl Device {
         Ok((free as u64, total as u64))
     }
 
-    /// The driver's batches of copies, if it has them for this device.
+    /// The driver's batch copies, if it has them for this device.
     pub(crate) fn batch_copy(&self) -> Option<BatchCopy> {
         self.batch_copy
     }
@@ -121,8 +121,8 @@ impl Drop for Device {
     }
 }
 
-/// The driver's batches of copies, where they take the addresses that the host has for registered
-/// memory: others (under WSL 2) fault on the device, while copies one by one translate them.
+/// The driver's batch copies, if they accept the host addresses of registered memory: otherwise
+/// (under WSL 2) they fault on the device, while single copies translate them.
 fn batch_copy(device: CUdevice) -> Option<BatchCopy> {
     let same_address = Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
     api::batch_copy().filter(|_| read_optional(device, same_address) == Some(1))

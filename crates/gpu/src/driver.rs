@@ -1,5 +1,5 @@
-//! The door to the CUDA driver library: present or not, initialised once, and driver
-//! return codes turned into errors.
+//! The entry to the CUDA driver library: present or not, initialised once, with driver return codes
+//! turned into errors.
 //!
 //! Nothing else in this crate can call a driver function before [`initialise`] opened the
 //! library and looked up the functions; see [`crate::api`].
@@ -30,8 +30,7 @@ pub(crate) fn initialise() -> Result<()> {
         .clone()
 }
 
-/// A driver that does not start for a reason without a remedy of its own still has places
-/// to look at.
+/// The remedy if the driver does not start and the reason has none of its own.
 fn with_general_remedy(mut error: GpuError) -> GpuError {
     if let GpuError::Driver { remedy: remedy @ None, .. } = &mut error {
         *remedy = Some("see whether nvidia-smi works, and dmesg for the driver's messages");
@@ -66,8 +65,8 @@ fn require_library() -> Result<()> {
         .clone()
 }
 
-/// Looks for the library first with `dlopen`, to have its error text, then through
-/// `cudarc`, whose own search list decides what is used.
+/// Looks for the library first with `dlopen`, for its error text, then through `cudarc`, whose own
+/// search list decides what is used.
 fn open_driver() -> Result<()> {
     // SAFETY: opening a shared library runs its initialisers; the driver's are meant to
     // be run by any process at any time.

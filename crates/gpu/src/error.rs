@@ -1,4 +1,4 @@
-//! What can go wrong on the GPU side, told by whose fault it is.
+//! The errors of the GPU side, by cause.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub enum GpuError {
     /// There is no usable CUDA device or driver on this machine.
     #[error("no usable GPU: {reason}\nhint: {remedy}")]
     NotPresent {
-        /// What is absent and how that was found out.
+        /// What is absent, and the evidence.
         reason: String,
         /// What to do about it.
         remedy: String,
@@ -87,12 +87,12 @@ pub enum GpuError {
         text: String,
         /// What was being done: the device, kernel or copy concerned.
         place: String,
-        /// What to do about it, where something is known to help.
+        /// The remedy, if one is known.
         remedy: Option<&'static str>,
     },
 
-    /// The caller asked for something that cannot be: a range outside a buffer, a block
-    /// size above the kernel's limit, an unaligned address.
+    /// The caller's request is impossible: a range outside a buffer, a block size above the
+    /// kernel's limit, an unaligned address.
     #[error("invalid argument to {operation}: {reason}")]
     InvalidArgument {
         /// The operation refused.
@@ -124,8 +124,7 @@ fn hint(remedy: &Option<&'static str>) -> String {
 }
 
 impl GpuError {
-    /// Whether a memory tier was exhausted: a caller may shrink what it holds and try
-    /// again.
+    /// Whether a memory tier was exhausted: a caller may release memory and retry.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory { .. })
     }
@@ -135,7 +134,7 @@ impl GpuError {
     }
 }
 
-/// What is known to help against a driver error code.
+/// The known remedy for a driver error code.
 pub(crate) fn remedy_of(code: u32) -> Option<&'static str> {
     Some(match code {
         2 => {

@@ -40,9 +40,8 @@ impl Device {
 }
 
 impl Stream {
-    /// Lets no work queued here after this call begin before the device has passed
-    /// `event`, as recorded now. The host does not wait. The event may be of another
-    /// device.
+    /// Makes work that is queued here after this call wait until the device has passed `event`, as
+    /// recorded now. The host does not wait. The event may belong to another device.
     ///
     /// # Errors
     /// [`GpuError::Driver`] when the driver refuses.

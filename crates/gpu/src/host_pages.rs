@@ -1,9 +1,8 @@
 //! Page-aligned anonymous host memory, on huge pages where the system offers them,
 //! touched before use.
 //!
-//! Touching by several threads before registration matters: registration pins page by
-//! page, and on memory that was never touched it must first fault in each of them, on
-//! one thread.
+//! Touch memory with several threads before registration: registration pins page by page, and
+//! untouched memory faults in each page on one thread.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -20,8 +19,7 @@ use crate::threads;
 /// configuration).
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// One thread clears some gigabytes a second; below this much memory a thread costs more
-/// than it saves.
+/// One thread clears some gigabytes a second; below this size a thread costs more than it saves.
 const TOUCH_BYTES_PER_THREAD_MIN: usize = 16 << 20;
 
 const TOUCH_THREADS_MAX: usize = 16;
@@ -85,7 +83,7 @@ impl HostPages {
         Ok(Self { mapping, mapping_bytes, start, bytes })
     }
 
-    /// Advice only: where it is refused (huge pages switched off) small pages serve.
+    /// Advice only: if it is refused (huge pages disabled), small pages are used.
     fn advise_huge_pages(&mut self) {
         if self.bytes < HUGE_PAGE_BYTES {
             return;

@@ -13,8 +13,8 @@ use crate::properties::{self, Property};
 /// What a GPU is: fixed properties, read once. Clocks are the maximum clocks that the
 /// driver reports, not the present ones.
 ///
-/// The fields are what this project computes with; [`DeviceInfo::properties`] is the whole
-/// list, for showing.
+/// The fields are the properties that this project computes with; [`DeviceInfo::properties`] is the
+/// complete list, for display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeviceInfo {
     /// Position among the devices visible to this process, from 0.
@@ -75,8 +75,8 @@ impl DeviceInfo {
         2.0 * f64::from(self.memory_clock_khz) * 1e3 * f64::from(self.memory_bus_bits) / 8.0 / 1e9
     }
 
-    /// Everything that is known of the device, in a fixed order, ready to be shown: a door
-    /// prints the list without knowing what is in it.
+    /// All known properties of the device, in a fixed order, ready for display: a door prints the
+    /// list without knowing its content.
     pub fn properties(&self) -> Vec<Property> {
         properties::of(self)
     }

@@ -1,4 +1,4 @@
-//! The one door through which every kernel goes.
+//! The single seam through which every kernel is launched.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -23,8 +23,8 @@ pub struct Grid {
     pub shared_bytes: u32,
 }
 
-/// The arguments of a launch, in the order of the kernel's parameters. Values are copied
-/// when pushed and again by the driver at launch, so a list may be reused.
+/// The arguments of a launch, in the order of the kernel's parameters. Values are copied when
+/// pushed and again by the driver at launch, so a list may be reused.
 #[derive(Debug, Clone, Default)]
 pub struct LaunchArgs {
     /// Argument bytes, each starting at a 16-byte boundary: the strictest alignment a
@@ -32,7 +32,7 @@ pub struct LaunchArgs {
     storage: Vec<u128>,
     /// First storage element and size in bytes of each argument.
     arguments: Vec<(usize, usize)>,
-    /// Scratch of `pointers`, kept to allocate once.
+    /// Scratch of `pointers`, reused between calls.
     pointers: Vec<*mut c_void>,
 }
 

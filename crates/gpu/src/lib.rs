@@ -13,8 +13,8 @@
 //! file ──CuFileHandle──────────────────────────────────▲
 //! ```
 //!
-//! Beside it: [`measure`] says how fast the machine copies, [`DeviceInfo::properties`] what
-//! a device is, [`nvtx`] shows a profiler what the program is doing.
+//! Beside it: [`measure`] measures copy speeds, [`DeviceInfo::properties`] describes a device,
+//! [`nvtx`] shows the program's work in a profiler.
 //!
 //! # What it must never know
 //!

@@ -1,7 +1,7 @@
 //! Shared libraries that are opened at run time and never closed.
 //!
-//! Opened here and not through `cudarc`: which file is loaded must be the user's choice,
-//! and a missing file or function an error, never a panic.
+//! Opened here and not through `cudarc`: the user chooses which file is loaded, and a missing file
+//! or function must be an error, never a panic.
 
 use std::ffi::{CStr, CString, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -55,8 +55,7 @@ impl SharedLibrary {
         Ok(unsafe { std::mem::transmute_copy(&address) })
     }
 
-    /// The file that was really opened, where the system tells: the one that holds
-    /// `symbol`.
+    /// The file that was really opened, if the system tells: the one that holds `symbol`.
     pub(crate) fn file(&self, symbol: &CStr) -> PathBuf {
         self.address(symbol).ok().and_then(file_of).unwrap_or_else(|| PathBuf::from(&self.name))
     }
@@ -76,8 +75,7 @@ fn file_of(address: *mut c_void) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
-/// The library files that `path` may mean: itself, or those of `sonames` that lie in it
-/// when it is a folder.
+/// The library files that `path` may mean: itself, or, for a folder, those of `sonames` in it.
 pub(crate) fn candidates_at(path: &Path, sonames: &[&str]) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.to_path_buf()];

@@ -98,8 +98,8 @@ fn symbol(operation: &'static str, name: &str) -> Result<CString> {
         .map_err(|_| GpuError::invalid(operation, format!("a NUL byte in the name {name:?}")))
 }
 
-/// `cuModuleLoadData` is told no length: it reads as far as the image's own headers say.
-/// So an image is only passed on when its tables lie inside it.
+/// `cuModuleLoadData` gets no length: it reads as far as the image's own headers say. So an image
+/// is only passed on when its tables lie inside it.
 fn require_complete_elf(cubin: &Cubin) -> Result<()> {
     let refuse = |reason: &str| {
         Err(GpuError::invalid("Module::load", format!("the image of `{}` {reason}", cubin.name)))

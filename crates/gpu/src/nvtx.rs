@@ -1,11 +1,11 @@
-//! Ranges on a profiler's timeline: what the program was doing while the GPU did this.
+//! Ranges on a profiler's timeline: what the program did meanwhile.
 //!
-//! Speaks NVTX version 3's injection protocol, which needs no library of NVIDIA's: a
-//! profiler that starts the program sets `NVTX_INJECTION64_PATH` to a library of its own,
-//! which is opened at the first range and puts its functions into our tables. Thought for
-//! Nsight Systems (`nsys profile --trace=nvtx,cuda`), Nsight Compute (`ncu --nvtx`),
-//! compute-sanitizer (`--nvtx yes`) and other tools that inject this way (Score-P, TAU).
-//! A tool that attaches to a running program later is not seen.
+//! Implements NVTX version 3's injection protocol, which needs no NVIDIA library: a profiler that
+//! starts the program sets `NVTX_INJECTION64_PATH` to its own library, which is opened at the first
+//! range and puts its functions into our tables. Intended for Nsight Systems (`nsys profile
+//! --trace=nvtx,cuda`), Nsight Compute (`ncu --nvtx`), compute-sanitizer (`--nvtx yes`) and other
+//! tools that inject this way (Score-P, TAU). A tool that attaches to a running program later is
+//! not seen.
 //!
 //! Without a profiler a range costs a load and a branch.
 //!
@@ -90,7 +90,7 @@ pub fn mark(name: &str) {
     }
 }
 
-/// The profiler, if there is one: looked for once a process.
+/// The profiler, if there is one; looked for once per process.
 fn tool() -> Option<&'static Tool> {
     static TOOL: OnceLock<Option<Tool>> = OnceLock::new();
     TOOL.get_or_init(|| {
@@ -204,11 +204,11 @@ type Pop = unsafe extern "C" fn(nvtxDomainHandle_t) -> c_int;
 type MarkEx = unsafe extern "C" fn(nvtxDomainHandle_t, *const nvtxEventAttributes_t);
 type CreateDomain = unsafe extern "C" fn(*const c_char) -> nvtxDomainHandle_t;
 
-/// A profiler's functions, as far as they are used here.
+/// The profiler functions that are used here.
 #[derive(Debug)]
 struct Tool {
     domain: nvtxDomainHandle_t,
-    /// Both or neither: a push that is not popped would shift every later range.
+    /// Both or neither: an unpopped push would shift every later range.
     push_pop: Option<(PushEx, Pop)>,
     mark: Option<MarkEx>,
 }
@@ -353,7 +353,7 @@ mod tests {
         heard(format!("mark {}", unsafe { message_of(attributes) }));
     }
 
-    /// A tool, as its own library would do it.
+    /// A tool, as its own library would implement it.
     unsafe extern "C" fn initialise(get: GetExportTable) -> c_int {
         // SAFETY: the tables are those of this module, of the types that their numbers say;
         // slots below the count are live pointers to function pointers.

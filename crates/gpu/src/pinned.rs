@@ -32,8 +32,8 @@ pub enum HostAccess {
     ReadOnly,
 }
 
-/// Somebody's page-aligned memory, pinned and known to every device of this process until
-/// this value is dropped. It does not own the memory.
+/// Foreign page-aligned memory, pinned and known to every device of this process until this value
+/// is dropped. It does not own the memory.
 pub struct RegisteredHost {
     device: Arc<Device>,
     start: NonNull<u8>,
@@ -59,8 +59,8 @@ impl RegisteredHost {
     /// Pins `bytes` bytes from `start` on. Both must be multiples of [`page_bytes`]: pages
     /// are pinned whole, and a page shared with other data would be pinned twice.
     ///
-    /// Touch the memory before, from several threads: 4 GiB of touched memory register in
-    /// a sixth of a second, untouched memory is faulted in by this one thread.
+    /// Touch the memory first, with several threads: 4 GiB of touched memory register in a sixth of
+    /// a second, while this one thread would fault in untouched memory.
     ///
     /// # Errors
     /// [`GpuError::InvalidArgument`] for a range that is empty or not on page borders,
@@ -187,7 +187,7 @@ impl PinnedBuffer {
         self.pages.ptr()
     }
 
-    /// Where kernels find the first byte, which they reach over the link.
+    /// The device address of the first byte; kernels reach it over the link.
     pub fn device_address(&self) -> u64 {
         self.device_address
     }

@@ -27,10 +27,10 @@ const PREPARERS_MAX: usize = 4;
 ///         0           1           2                   ^ ready() = 2
 /// ```
 ///
-/// Mapping, touching and registering some hundreds of mebibytes takes longer than the
-/// first read from storage; a race that starts with the first slots hides it. Slots become
-/// ready in the order of their numbers. When one cannot be had, those before it stay
-/// usable, and the reason is told to whoever waits for more.
+/// Mapping, touching and registering some hundreds of mebibytes takes longer than the first read
+/// from storage; a race that starts with the first slots hides it. Slots become ready in the order
+/// of their numbers. If one cannot be allocated, those before it stay usable, and waiters get the
+/// reason.
 pub struct PinnedSlots {
     preparation: Preparation<PinnedBuffer>,
 }
@@ -104,7 +104,7 @@ impl PinnedSlots {
     }
 }
 
-/// Things that are made in the background, in the order of their numbers.
+/// Items that are made in the background, in the order of their numbers.
 struct Preparation<T> {
     shared: Arc<Shared<T>>,
     preparers: Vec<JoinHandle<()>>,
@@ -124,8 +124,8 @@ struct Shared<T> {
 struct Progress {
     /// Slots before this one are all ready.
     ready: usize,
-    /// The first slot that could not be had, and why. Those before it are ready or under
-    /// way; those behind it are of no use any more.
+    /// The first slot that could not be allocated, and why. Those before it are ready or under way;
+    /// those behind it are unused.
     failure: Option<(usize, GpuError)>,
 }
 
@@ -264,12 +264,12 @@ fn panicked() -> GpuError {
     }
 }
 
-/// What a thread's own instruction raises: blocked, it would kill the process instead of
-/// reaching its handler.
+/// Signals that a thread's own instruction raises: blocked, they would kill the process instead of
+/// reaching their handler.
 const FAULTS: [libc::c_int; 5] =
     [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
-/// Signals are the business of the program's own threads; faults are this one's.
+/// The program's own threads handle signals; this thread only handles its own faults.
 fn block_signals() {
     let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises the set it is given; the mask of this thread alone

@@ -1,9 +1,8 @@
 //! Device memory under a budget, with freed blocks kept for reuse.
 //!
-//! Blocks come from `cuMemAlloc`. A freed block goes to a free list by size, because
-//! `cuMemFree` waits for the whole device. When a request would pass the budget, or the
-//! driver has no memory left, free blocks are given back to the driver before the
-//! request is refused.
+//! Blocks come from `cuMemAlloc`. A freed block goes to a free list by size, because `cuMemFree`
+//! waits for the whole device. If a request would exceed the budget, or the driver has no memory
+//! left, free blocks are returned to the driver before the request is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +17,16 @@ use crate::size_class::{class_of, largest_reusable};
 
 const TIER: &str = "device memory";
 
-/// A budget of device memory and the blocks bought from it.
+/// A budget of device memory and the blocks allocated from it.
 pub struct DevicePool {
     device: Arc<Device>,
     state: Mutex<State>,
 }
 
-/// What a [`DevicePool`] holds and has done. Bytes count whole blocks.
+/// State and counters of a [`DevicePool`]. Bytes count whole blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolStats {
-    /// The most that `in_use_bytes + free_bytes` may become.
+    /// The maximum of `in_use_bytes + free_bytes`.
     pub budget_bytes: u64,
     /// In live buffers.
     pub in_use_bytes: u64,
@@ -239,8 +238,8 @@ fn held_bytes(stats: &PoolStats) -> u64 {
 
 /// Device memory from a [`DevicePool`]; goes back to it on drop.
 ///
-/// Dropping does not wait for the device: the block may be handed out again at once. A
-/// buffer that queued work still touches must be kept.
+/// Dropping does not wait for the device: the block may be reused at once. Keep a buffer while
+/// queued work touches it.
 pub struct DeviceBuffer {
     pool: Arc<DevicePool>,
     block: Block,
@@ -267,8 +266,8 @@ impl DeviceBuffer {
         self.bytes
     }
 
-    /// The bytes that the block really has: `bytes` rounded up, at least to the next
-    /// multiple of 256: as far as it may be read.
+    /// The actual size of the block: `bytes` rounded up, at least to the next multiple of 256; it
+    /// may be read to its end.
     pub fn capacity_bytes(&self) -> u64 {
         self.block.bytes
     }

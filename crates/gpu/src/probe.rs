@@ -1,4 +1,4 @@
-//! What this machine offers, without ever failing.
+//! The CUDA capabilities of this machine; never fails.
 
 use std::path::PathBuf;
 

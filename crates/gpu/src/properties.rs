@@ -1,7 +1,7 @@
 //! The long list of a device's properties, for showing.
 //!
-//! One table names every attribute that is worth showing, its unit and how its number is
-//! read; a driver that does not know one leaves it out.
+//! One table names every attribute worth showing, its unit and its format; attributes that a driver
+//! does not know are omitted.
 
 use cudarc::driver::sys::CUdevice_attribute::{self as Attribute, *};
 use serde::Serialize;

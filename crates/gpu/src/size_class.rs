@@ -1,5 +1,5 @@
-//! Size classes of device allocations: few enough that freed blocks are found again,
-//! close enough that little is wasted.
+//! Size classes of device allocations: few enough that freed blocks are reused, close enough that
+//! little is wasted.
 
 /// Blocks are multiples of this, so that every buffer may be read in whole 256-byte
 /// pieces.

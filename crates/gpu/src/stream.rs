@@ -45,17 +45,17 @@ impl HostCopies {
     }
 }
 
-/// A queue of work that the device does in order; different streams overlap. Never
-/// synchronises with the default stream.
+/// A queue of work that the device runs in order; different streams overlap. Never synchronises
+/// with the default stream.
 ///
 /// Dropping a stream does not wait for its work.
 ///
 /// # Asynchronous copies
-/// A copy call returns once the copy is queued. From pageable memory the driver first
-/// stages the bytes, which blocks the caller and runs at a fraction of the link's speed:
-/// use [`PinnedBuffer`](crate::PinnedBuffer) or [`RegisteredHost`](crate::RegisteredHost)
-/// memory where speed or overlap matters. The copies are `unsafe` because host and
-/// device memory must stay as promised until the *stream* is done, which no borrow shows.
+/// A copy call returns once the copy is queued. From pageable memory the driver first stages the
+/// bytes, which blocks the caller and runs at a fraction of the link's speed: use
+/// [`PinnedBuffer`](crate::PinnedBuffer) or [`RegisteredHost`](crate::RegisteredHost) memory where
+/// speed or overlap matters. The copies are `unsafe` because host and device memory must stay as
+/// promised until the *stream* is done, which no borrow expresses.
 pub struct Stream {
     device: Arc<Device>,
     raw: sys::CUstream,
@@ -276,7 +276,7 @@ impl Stream {
         self.device.check("cuMemsetD32Async", code)
     }
 
-    /// Copies `src` into `dst` and waits for it: safe, and not fast.
+    /// Copies `src` into `dst` and waits: safe but slow.
     ///
     /// # Errors
     /// As [`Stream::copy_h2d_async`], and with the fault of earlier work of the stream.
@@ -287,7 +287,7 @@ impl Stream {
         queued.and(self.synchronize())
     }
 
-    /// Copies from `src` into `dst` and waits for it: safe, and not fast.
+    /// Copies from `src` into `dst` and waits: safe but slow.
     ///
     /// # Errors
     /// As [`Stream::copy_h2d_async`], and with the fault of earlier work of the stream.
@@ -316,10 +316,9 @@ impl Stream {
         self.device.check("cuMemcpyHtoDAsync", code)
     }
 
-    /// Queues copies as one piece of work, in which none waits for the one before: between copies
-    /// that are queued one by one the link is idle for some 3 us, 4 % of a copy of 4 MiB.
-    /// Where the driver has no batches (before CUDA 13.0), or none for this device or such memory,
-    /// they are queued one by one.
+    /// Queues copies as one batch, in which no copy waits for the one before: between single copies
+    /// the link idles for some 3 us, 4 % of a copy of 4 MiB. If the driver has no batches (before
+    /// CUDA 13.0), or none for this device or such memory, they are queued one by one.
     ///
     /// # Errors
     /// [`GpuError::Driver`] when the driver refuses.
@@ -343,8 +342,8 @@ impl Stream {
         Ok(())
     }
 
-    /// The outcome of a batch; `None` where the driver has no batches, or none for this device or
-    /// such memory. What it may have queued before it refused is copied again, to the same end.
+    /// The outcome of a batch; `None` if the driver has no batches, or none for this device or such
+    /// memory. Copies that it queued before it refused are queued again, with the same result.
     ///
     /// # Safety
     /// As for [`Self::copy_h2d_batch`], with the context current.

@@ -1,4 +1,4 @@
-//! Threads for a short time, on systems that may refuse them.
+//! Short-lived threads, on systems that may refuse them.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use crate::error::{GpuError, Result};
 
-/// Calls `work` on up to `threads` threads at the same time, the calling one among them,
-/// and waits for all. Where the system has no more threads those that there are do the
-/// work: each call must take its share from a common store until nothing is left.
+/// Calls `work` on up to `threads` threads concurrently, the calling one among them, and waits for
+/// all. If the system has fewer threads, those do the work: each call must take its share from a
+/// common store until nothing is left.
 pub(crate) fn share(threads: usize, work: impl Fn() + Sync) {
     thread::scope(|scope| {
         for _ in 1..threads {
@@ -22,7 +22,7 @@ pub(crate) fn share(threads: usize, work: impl Fn() + Sync) {
     });
 }
 
-/// What a call of `work` gave, and when it began and ended.
+/// The result of a call of `work`, with its start and end.
 pub(crate) struct Timed<R> {
     pub(crate) begun: Instant,
     pub(crate) ended: Instant,
@@ -35,8 +35,8 @@ impl<R> Timed<R> {
     }
 }
 
-/// Calls `work` on every item at the same time, each on a thread of its own that begins
-/// once all are there.
+/// Calls `work` on every item concurrently, each on a thread of its own that begins once all are
+/// ready.
 ///
 /// # Errors
 /// [`GpuError::HostMemory`] when the system has not enough threads; then nothing is done.

@@ -1,4 +1,4 @@
-//! One budget of host memory for everything that may grow.
+//! One budget of host memory for everything that can grow.
 //!
 //! ```text
 //!                    ┌── Reservation (slots of a race)
@@ -8,9 +8,9 @@
 //!        └──► Reclaim: caches give up what nobody uses before anybody is refused
 //! ```
 //!
-//! Whoever may hold much memory holds a [`Reservation`] for it. What is kept only because it may
-//! be useful (caches) takes what is free and never displaces; what a query needs makes caches give
-//! way first ([`Reclaim`]), and is refused with an error that says who holds what.
+//! Large memory is held through a [`Reservation`]. Caches take what is free and never displace
+//! anything. A query's memory makes caches give way first ([`Reclaim`]) and is otherwise refused
+//! with an error that names the holders.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -30,11 +30,11 @@ pub enum MemoryUse {
     Slots,
     /// The planner's own operators.
     Planner,
-    /// Whatever else an out-of-core operator holds.
+    /// Everything else that an out-of-core operator holds.
     Operators,
     /// Rows of tables that a session holds in memory.
     Tables,
-    /// What was read of files and is not decoded yet.
+    /// Bytes that were read from files and are not decoded yet.
     Readers,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for MemoryUse {
     }
 }
 
-/// Bytes by what they are for.
+/// Bytes by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUses([u64; MemoryUse::ALL.len()]);
 
@@ -104,22 +104,22 @@ impl fmt::Display for MemoryUses {
     }
 )]
 pub struct OutOfBudget {
-    /// What it was for.
+    /// The use that it was for.
     pub kind: MemoryUse,
-    /// What was asked for.
+    /// Bytes that were requested.
     pub wanted_bytes: u64,
-    /// The limit that somebody chose.
+    /// The configured limit.
     pub limit_bytes: u64,
-    /// The share of it that is exceeded, if it is not the limit itself.
+    /// The share of the limit that is exceeded, if it is not the limit itself.
     pub share_bytes: Option<u64>,
-    /// Who held what, of the share or of all.
+    /// The holders of the share, or of all memory.
     pub uses: MemoryUses,
 }
 
 /// A cache that can give memory back.
 pub trait Reclaim: Send + Sync {
-    /// Drops what nobody uses, about `bytes` of it; called without locks of the budget, and may
-    /// drop reservations. Returns whether anything was dropped.
+    /// Drops about `bytes` of unused memory. It is called without locks of the budget and may drop
+    /// reservations. Returns whether anything was dropped.
     fn reclaim(&self, bytes: u64) -> bool;
 }
 
@@ -133,7 +133,7 @@ struct State {
 pub struct MemoryBudget {
     limit_bytes: u64,
     state: Mutex<State>,
-    /// What this one has of another budget: all that is in use here.
+    /// The reservation of another budget that covers all use of this one.
     of_other: Option<Mutex<Reservation>>,
     caches: Mutex<Vec<Weak<dyn Reclaim>>>,
 }
@@ -145,12 +145,12 @@ impl fmt::Debug for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// A budget of which nothing is in use.
+    /// An empty budget.
     pub fn new(limit_bytes: u64) -> Arc<Self> {
         Arc::new(Self::over(limit_bytes, None))
     }
 
-    /// A budget whose reservations are another's, too, for `kind`: a share that one user may have.
+    /// A budget whose reservations also count in another budget under `kind`: a share for one user.
     pub fn within(other: &Arc<Self>, kind: MemoryUse, limit_bytes: u64) -> Arc<Self> {
         let of_other = Mutex::new(other.reserve_nothing(kind));
         Arc::new(Self::over(limit_bytes.min(other.limit_bytes), Some(of_other)))
@@ -165,33 +165,33 @@ impl MemoryBudget {
         self.limit_bytes
     }
 
-    /// Bytes that they have now.
+    /// Bytes that they hold now.
     pub fn uses(&self) -> MemoryUses {
         self.state.lock().uses
     }
 
-    /// The most that they had at one time.
+    /// The peak of all reservations together.
     pub fn peak_bytes(&self) -> u64 {
         self.state.lock().peak_bytes
     }
 
-    /// Names a cache that gives way to whoever needs memory.
+    /// Registers a cache that gives way to other users.
     pub fn add_cache(&self, cache: Weak<dyn Reclaim>) {
         self.caches.lock().push(cache);
     }
 
-    /// A reservation of nothing, to be resized.
+    /// An empty reservation, to be resized.
     pub fn reserve_nothing(self: &Arc<Self>, kind: MemoryUse) -> Reservation {
         Reservation { budget: Arc::clone(self), kind, bytes: 0 }
     }
 
-    /// Takes what is free; displaces nothing.
+    /// Takes free memory only; displaces nothing.
     pub fn reserve_free(self: &Arc<Self>, kind: MemoryUse, bytes: u64) -> Option<Reservation> {
         let taken = self.take(kind, bytes);
         taken.then(|| Reservation { budget: Arc::clone(self), kind, bytes })
     }
 
-    /// Takes memory, from caches if need be.
+    /// Takes memory, from caches if necessary.
     ///
     /// # Errors
     /// [`OutOfBudget`] when too little is free and caches have nothing more to give.
@@ -234,7 +234,7 @@ impl MemoryBudget {
         self.has_of_other(total);
     }
 
-    /// Whether the other budget, if there is one, holds so many bytes for this one.
+    /// Whether the parent budget, if any, has reserved this many bytes for this one.
     fn has_of_other(&self, bytes: u64) -> bool {
         self.of_other.as_ref().is_none_or(|held| held.lock().resize(bytes).is_ok())
     }
@@ -255,7 +255,7 @@ impl MemoryBudget {
         OutOfBudget { kind, wanted_bytes, limit_bytes, share_bytes, uses: self.uses() }
     }
 
-    /// The limit of the budget that this one is a share of, or its own.
+    /// The limit of the parent budget, or of this one if it has no parent.
     fn whole_limit_bytes(&self) -> u64 {
         let of_other = self.of_other.as_ref();
         of_other.map_or(self.limit_bytes, |held| held.lock().budget.whole_limit_bytes())
@@ -279,7 +279,7 @@ impl Reservation {
     /// Reserves more or fewer bytes.
     ///
     /// # Errors
-    /// [`OutOfBudget`] when more cannot be had; what was reserved stays so.
+    /// [`OutOfBudget`] when more is not available; the reservation stays unchanged.
     pub fn resize(&mut self, bytes: u64) -> Result<(), OutOfBudget> {
         match bytes.checked_sub(self.bytes) {
             // Workers ask after each batch; most change nothing.
@@ -291,7 +291,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Takes over what another of the same budget, for the same, has reserved.
+    /// Takes over the bytes of another reservation of the same budget and use.
     pub fn absorb(&mut self, mut other: Reservation) {
         assert!(
             Arc::ptr_eq(&self.budget, &other.budget) && self.kind == other.kind,

@@ -1,7 +1,7 @@
-//! Locks of byte ranges, by which processes tell each other that they are there.
+//! Locks of byte ranges, by which processes show each other that they are alive.
 //!
-//! The kernel drops a lock with the process that holds it, however that ends, so that nothing is left over.
-//! The bytes need not exist. Nobody waits: a range that another holds is not taken.
+//! The kernel drops a lock when its process ends in any way, so no stale locks remain. The bytes need not
+//! exist. There is no waiting: a range that another process holds is not taken.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,18 +10,18 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Behind the last byte that can be locked.
+/// The byte after the last one that can be locked.
 const END: u64 = i64::MAX as u64;
 
-/// A range of a file's bytes that nobody else has, until this is dropped.
+/// A range of a file's bytes that is locked until this is dropped.
 #[derive(Debug)]
 pub struct ByteLock {
     file: File,
 }
 
 impl ByteLock {
-    /// Takes the first of some ranges, none of them empty, that is free; `None` if none is. The file is made
-    /// if there is none, for this user alone.
+    /// Locks the first free range of several non-empty ones; `None` if none is free. The file is created if
+    /// necessary, readable by this user alone.
     ///
     /// # Errors
     /// The file cannot be opened for writing, or its file system has no such locks.
@@ -41,7 +41,7 @@ impl ByteLock {
         Ok(None)
     }
 
-    /// The ranges that others hold at the moment, in no order.
+    /// The ranges that others hold now, unordered.
     ///
     /// # Errors
     /// Those of the kernel.
@@ -94,8 +94,8 @@ mod tests {
 
     use super::*;
 
-    /// A fork has the open files of the whole process, and with them the locks of whatever test runs beside
-    /// it: one of these tests at a time.
+    /// A fork inherits the open files of the whole process and with them the locks of concurrent tests, so
+    /// these tests run one at a time.
     static ALONE: Mutex<()> = Mutex::new(());
 
     fn sorted(lock: &ByteLock) -> Vec<Range<u64>> {

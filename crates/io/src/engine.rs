@@ -40,15 +40,15 @@ impl Window {
 /// How bytes were moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Transferred {
-    /// Bytes by O_DIRECT, the widening to whole blocks included.
+    /// Bytes moved by O_DIRECT, including the widening to whole blocks.
     pub direct_bytes: u64,
-    /// Bytes through the page cache. In [`ReadMode::Direct`](crate::ReadMode) that is an unaligned
-    /// end, and whatever `direct_refused_bytes` counts.
+    /// Bytes moved through the page cache. In [`ReadMode::Direct`](crate::ReadMode) that is an
+    /// unaligned end, plus `direct_refused_bytes`.
     pub buffered_bytes: u64,
-    /// Bytes that the file refused (EINVAL) to move by O_DIRECT when it was tried, and that went
-    /// through the page cache instead.
+    /// Bytes that the file refused (EINVAL) to move by O_DIRECT and that went through the page
+    /// cache instead.
     pub direct_refused_bytes: u64,
-    /// Transfers of fewer bytes than asked for, which were resumed.
+    /// Short transfers that were resumed.
     pub short: u64,
 }
 
@@ -57,34 +57,33 @@ pub struct Transferred {
 pub struct Completion {
     /// The request's tag.
     pub tag: u64,
-    /// How it went. After an error nothing is promised about the bytes of the extent, neither in
-    /// the window of a read nor in the file of a write.
+    /// The outcome. After an error nothing is known about the bytes of the extent, neither in the
+    /// window of a read nor in the file of a write.
     pub result: Result<Transferred>,
     /// From submission to completion.
     pub latency_ns: u64,
 }
 
-/// Receives completions, on a thread of the engine: it must be quick and must not block. (A request
-/// for which there is nothing to do, a wrong one or an empty one, completes on the thread that
-/// submits it.)
+/// Receives completions on a thread of the engine: it must be quick and must not block. (An invalid
+/// or empty request completes on the thread that submits it.)
 ///
-/// It should not panic either. If it does on a thread of the engine, that completion is lost to its
-/// owner; all others are delivered as if nothing had happened.
+/// It should not panic. If it panics on a thread of the engine, its owner loses that completion;
+/// all others are delivered normally.
 pub type CompletionSink = Arc<dyn Fn(Completion) + Send + Sync>;
 
 /// Moves extents with many requests in flight: reads ([`ReadRequest`](crate::ReadRequest)) or writes
 /// ([`WriteRequest`](crate::write::WriteRequest)).
 ///
-/// Dropping an engine cancels what is queued, waits for what the kernel is working on, delivers
-/// all completions and joins the threads: after the drop no memory is touched any more.
+/// Dropping an engine cancels queued requests, waits for those in the kernel, delivers all
+/// completions and joins the threads. After the drop no memory is touched.
 ///
-/// A sink may hold the last reference to its engine. Dropped there, on a thread of its own, the
-/// engine does not wait for that thread: what it still owes is delivered after the drop, and all of
-/// it before the sink itself is dropped.
+/// A sink may hold the last reference to its engine. If the engine is dropped on one of its own
+/// threads, it does not wait for that thread: the remaining completions are delivered after the
+/// drop, and all of them before the sink itself is dropped.
 ///
-/// Requests in flight may be carried out in any order: writes that overlap leave either's bytes.
+/// Requests in flight may run in any order: overlapping writes leave the bytes of either.
 pub trait Engine<T>: Send + Sync {
-    /// The way that bytes take, in words ("io_uring, depth 64, registered buffers").
+    /// The access path in words ("io_uring, depth 64, registered buffers").
     fn describe(&self) -> String;
 
     /// Queues a request; never blocks. Exactly one completion is delivered for it.
@@ -96,15 +95,15 @@ pub trait Engine<T>: Send + Sync {
     /// the completion counts). Until then nobody may write it, nor look at it while it is read into.
     unsafe fn submit(&self, request: T);
 
-    /// Lets everything that is queued but not yet begun complete as
-    /// [`IoError::Cancelled`](crate::IoError::Cancelled), now and for requests submitted later. What
-    /// the kernel is working on completes as it will.
+    /// Completes everything that is queued but not begun as
+    /// [`IoError::Cancelled`](crate::IoError::Cancelled), now and for later requests. Requests in
+    /// the kernel finish normally.
     fn cancel_queued(&self);
 }
 
-/// Blocks all signals that can be blocked without harm in the calling thread, so that the
-/// signals of a host process are handled by its own threads. Faults stay deliverable: a blocked
-/// SIGBUS would kill the process instead of reaching its handler.
+/// Blocks in the calling thread all signals that can safely be blocked, so that the host process
+/// handles its signals on its own threads. Faults stay deliverable: a blocked SIGBUS would kill the
+/// process instead of reaching its handler.
 pub fn block_signals() {
     // SAFETY: `sigset_t` is plain data that `sigfillset` initialises; the calls change only the
     // calling thread's mask.

@@ -1,4 +1,4 @@
-//! The engines of one direction: which of them carries a request out.
+//! The engines of one direction, and the choice among them.
 
 use crate::engine::{CompletionSink, Engine, Window};
 use crate::pool::Pool;
@@ -6,16 +6,16 @@ use crate::ring::Ring;
 use crate::transfer::Transfer;
 use crate::{IoError, ReadMode, UringOptions, UringUnavailable};
 
-/// Threads that fetch what lies elsewhere: each waits for an answer most of the time.
+/// Threads for remote files: each waits for a response most of the time.
 const FETCHING_THREADS: usize = 16;
 
-/// What carries out O_DIRECT transfers.
+/// The engine for O_DIRECT transfers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum DirectEngine {
-    /// io_uring if the kernel grants it, else threads, with the reason.
+    /// io_uring if the kernel allows it, else threads, with the reason.
     #[default]
     Auto,
-    /// io_uring; an error if it cannot be had.
+    /// io_uring; an error if it is not available.
     Uring,
     /// Threads.
     Threads,
@@ -24,14 +24,14 @@ pub enum DirectEngine {
 /// Why there is no engine for a request.
 #[derive(Debug)]
 pub enum NoEngine {
-    /// io_uring was forced and cannot be had.
+    /// io_uring was forced and is not available.
     Uring(UringUnavailable),
     /// No threads could be started.
     Threads(IoError),
 }
 
-/// A ring for O_DIRECT, a pool of threads for what lies elsewhere and one for everything else, each started
-/// when the first request needs it.
+/// A ring for O_DIRECT, a thread pool for remote files, and a thread pool for everything else; each starts
+/// with its first request.
 pub struct Engines<T: Transfer> {
     direct_engine: DirectEngine,
     threads: usize,
@@ -46,8 +46,8 @@ pub struct Engines<T: Transfer> {
 }
 
 impl<T: Transfer> Engines<T> {
-    /// Engines that are not started yet: a pool of so many threads, whose segments are those of
-    /// the ring's options, and a ring that registers this memory.
+    /// Engines that are not started yet: a pool of `threads` threads with the segment size of the
+    /// ring's options, and a ring that registers this memory.
     ///
     /// # Safety
     /// The memory in `register` must stay valid until the engines are dropped.
@@ -72,7 +72,7 @@ impl<T: Transfer> Engines<T> {
         }
     }
 
-    /// What carries out requests of a mode.
+    /// The engine for requests of a mode.
     ///
     /// # Errors
     /// [`NoEngine`] if it cannot be started.
@@ -98,7 +98,7 @@ impl<T: Transfer> Engines<T> {
         Ok(self.pool.as_ref().expect("it was just started"))
     }
 
-    /// What carries out requests of files that lie elsewhere.
+    /// The engine for requests of remote files.
     ///
     /// # Errors
     /// [`NoEngine::Threads`] if it cannot be started.
@@ -130,17 +130,17 @@ impl<T: Transfer> Engines<T> {
         self.uring = Some(started);
     }
 
-    /// Engines that were started, in words.
+    /// The started engines in words.
     pub fn used(&self) -> &[String] {
         &self.used
     }
 
-    /// Why nothing better was started, since this was last asked.
+    /// Why nothing better was started, since the last call.
     pub fn take_reasons(&mut self) -> Vec<String> {
         std::mem::take(&mut self.reasons)
     }
 
-    /// As [`Engine::cancel_queued`], of all that were started.
+    /// [`Engine::cancel_queued`] for all started engines.
     pub fn cancel_queued(&self) {
         for pool in self.pool.iter().chain(&self.fetching) {
             pool.cancel_queued();

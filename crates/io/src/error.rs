@@ -1,4 +1,4 @@
-//! What can go wrong: each error names the file, the place in it and the cause.
+//! The errors of this crate: each names the file, the place in it and the cause.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub enum IoError {
         path: PathBuf,
         /// Offset of the part that failed.
         offset: u64,
-        /// Bytes that were still wanted there.
+        /// Bytes that were still missing there.
         bytes: u64,
         /// The error of the operating system.
         #[source]
@@ -55,10 +55,10 @@ pub enum IoError {
         #[source]
         cause: io::Error,
     },
-    /// A file to be written could not be made, given its size, or put in its place.
+    /// A file to be written could not be created, resized or put in place.
     #[error("{}: cannot {action}: {cause}{}", path.display(), write_remedy(cause))]
     Sink {
-        /// The file that was to be.
+        /// The intended path.
         path: PathBuf,
         /// What was tried, as a verb phrase ("reserve 4096 bytes").
         action: String,
@@ -77,7 +77,7 @@ pub enum IoError {
         path: PathBuf,
         /// Where the data ended.
         offset: u64,
-        /// How many wanted bytes were not there.
+        /// Missing bytes.
         missing_bytes: u64,
     },
     /// The extent does not lie inside the file as it was when it was opened.
@@ -95,7 +95,7 @@ pub enum IoError {
         /// Size of the file when it was opened.
         size_bytes: u64,
     },
-    /// The file is not the one that was opened any more: replaced, written, truncated or removed.
+    /// The file is no longer the one that was opened: replaced, written, truncated or removed.
     #[error("{}: the file changed while it was being read ({what}); run the query again", path.display())]
     Changed {
         /// The file.
@@ -103,8 +103,8 @@ pub enum IoError {
         /// What differs, in words.
         what: String,
     },
-    /// A mapped page could not be delivered (truncated file or failing device); what was read
-    /// from the mapping since is not the file's data.
+    /// A mapped page could not be delivered (truncated file or failing device). Data read from the
+    /// mapping since then is not the file's.
     #[error(
         "{}: the page at offset {offset} could not be read through the mapping: {cause}",
         path.display()
@@ -114,10 +114,10 @@ pub enum IoError {
         path: PathBuf,
         /// Offset of the page whose access failed first.
         offset: u64,
-        /// What the fault says about the cause.
+        /// The cause according to the fault.
         cause: &'static str,
     },
-    /// Memory for buffers could not be had.
+    /// No memory for buffers.
     #[error(
         "cannot allocate {bytes} bytes of host buffer memory: {cause}; use fewer or smaller slots"
     )]
@@ -155,7 +155,7 @@ pub enum IoError {
     Cancelled {
         /// The file.
         path: PathBuf,
-        /// Start of the first part that was found queued.
+        /// Start of the first part that was still queued.
         offset: u64,
     },
 }
@@ -166,7 +166,7 @@ impl IoError {
         Self::within(cause, open)
     }
 
-    /// The error of ours that an operating system's error carries, or what `other` makes of it.
+    /// Our error inside an operating system's error, or `other` applied to it.
     pub(crate) fn within(cause: io::Error, other: impl FnOnce(io::Error) -> Self) -> Self {
         cause.downcast().unwrap_or_else(other)
     }
@@ -208,8 +208,8 @@ impl IoError {
     }
 }
 
-/// What helps against a file that cannot be opened or mapped, as the end of a sentence; nothing
-/// where we do not know.
+/// The remedy for a file that cannot be opened or mapped, as the end of a sentence; empty if
+/// unknown.
 fn open_remedy(cause: &io::Error) -> String {
     match cause.raw_os_error() {
         Some(libc::EMFILE) => format!(
@@ -221,7 +221,7 @@ fn open_remedy(cause: &io::Error) -> String {
     }
 }
 
-/// What helps against a failed write, as the end of a sentence; nothing where we do not know.
+/// The remedy for a failed write, as the end of a sentence; empty if unknown.
 fn write_remedy(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
         Some(libc::ENOSPC) => "; free space there, or write to another file system",

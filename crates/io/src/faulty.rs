@@ -1,7 +1,7 @@
-//! The fault-injecting twin of a file: the same bytes, delivered as badly as asked for.
+//! The fault-injecting twin of a file: the same bytes, delivered as badly as configured.
 //!
-//! What goes wrong is a function of the plan, its seed and the place in the file, not of the
-//! clock, so that a failure seen once can be seen again.
+//! Faults are a function of the plan, its seed and the offset, not of the clock, so every failure
+//! can be reproduced.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -12,26 +12,26 @@ use std::time::Duration;
 use crate::residency::page_bytes;
 use crate::{IoError, ReadAt, ReadMode, Result, SourceFile};
 
-/// Size of the blocks that are torn in two.
+/// Size of the torn blocks.
 const TORN_BLOCK_BYTES: u64 = 4096;
 
-/// What shall go wrong. The default is: nothing.
+/// The faults to inject. The default is none.
 #[derive(Debug, Clone, Default)]
 pub struct FaultPlan {
     /// Seed of everything that happens "per mille".
     pub seed: u64,
-    /// Reads that bring only a part of what was asked for.
+    /// Reads that return only part of the requested bytes.
     pub short_reads_permille: u16,
     /// Reads that are interrupted by a signal (EINTR).
     pub interrupted_permille: u16,
     /// Every read that touches this byte fails with EIO.
     pub io_error_at: Option<u64>,
-    /// How often `io_error_at` strikes before the device recovers; `None`: always. Mappings
-    /// always see it.
+    /// How often `io_error_at` fails before the device recovers; `None`: always. Mappings always
+    /// see it.
     pub io_error_times: Option<u64>,
-    /// The file ends here, although it was longer when it was opened.
+    /// The file ends here, although it was longer at opening.
     pub truncated_at: Option<u64>,
-    /// Blocks of 4096 bytes whose second half is not what was written (each byte inverted).
+    /// Blocks of 4096 bytes whose second half is wrong (each byte inverted).
     pub torn_blocks_permille: u16,
     /// Every read takes at least this long.
     pub latency: Duration,
@@ -41,7 +41,7 @@ pub struct FaultPlan {
     pub changed: bool,
 }
 
-/// What goes wrong in either direction, and how often it did.
+/// The injected faults of either direction, with counts.
 #[derive(Debug)]
 pub(crate) struct Faults {
     pub seed: u64,
@@ -56,12 +56,12 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Attempts so far, whatever their outcome.
+    /// Attempts so far, with any outcome.
     pub fn attempts(&self) -> u64 {
         self.attempts.load(Ordering::Relaxed)
     }
 
-    /// One attempt: waits as long as planned, and fails if it is to fail.
+    /// One attempt: waits as planned, and fails if it is to fail.
     pub fn strike(&self, mode: ReadMode, offset: u64, bytes: usize) -> io::Result<()> {
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
         if !self.latency.is_zero() {
@@ -100,7 +100,7 @@ impl Faults {
     }
 }
 
-/// A file with faults. Stands in for a [`SourceFile`] under every reader.
+/// A file with faults. Replaces a [`SourceFile`] under every reader.
 #[derive(Debug)]
 pub struct FaultyFile {
     inner: Arc<SourceFile>,
@@ -125,12 +125,12 @@ impl FaultyFile {
         Arc::new(FaultyFile { inner, plan, faults })
     }
 
-    /// Reads attempted so far, whatever their outcome (mappings not included).
+    /// Reads attempted so far, with any outcome (mappings not included).
     pub fn reads(&self) -> u64 {
         self.faults.attempts()
     }
 
-    /// What a reader must get for the file's true bytes `content` at `offset`: the same, torn.
+    /// The bytes that a reader must get for the true bytes `content` at `offset`: the same, torn.
     pub fn tear(&self, offset: u64, content: &mut [u8]) {
         if self.plan.torn_blocks_permille == 0 {
             return;

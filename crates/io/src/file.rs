@@ -13,8 +13,8 @@ use crate::segment::{EXTENT_ALIGN_BYTES, ReadMode};
 use crate::{AlignedBuffer, FileIdentity, IoError, RemoteBytes, Result};
 use crate::{probe, read};
 
-/// A file that can be read at any offset: the seam under which [`FaultyFile`](crate::FaultyFile)
-/// takes the place of a [`SourceFile`].
+/// A file that can be read at any offset: the seam where [`FaultyFile`](crate::FaultyFile) replaces
+/// a [`SourceFile`].
 ///
 /// An engine reads either by [`read_at`](ReadAt::read_at) or by handing the
 /// [descriptor](SourceFile::descriptor) of [`source`](ReadAt::source) to the kernel and passing the outcome through
@@ -24,7 +24,7 @@ pub trait ReadAt: Send + Sync + Debug {
     /// The file itself: path, identity, descriptors.
     fn source(&self) -> &SourceFile;
 
-    /// One attempt to read: may return fewer bytes than asked for, 0 at the end of the file.
+    /// One attempt to read. It may return fewer bytes than requested, and 0 at the end of the file.
     ///
     /// In [`ReadMode::Direct`] offset, length and address must be aligned to
     /// [`EXTENT_ALIGN_BYTES`].
@@ -33,7 +33,7 @@ pub trait ReadAt: Send + Sync + Debug {
         self.intercept(mode, offset, into, outcome)
     }
 
-    /// What an engine that reads by descriptor must take as the outcome of a read of `into` at
+    /// The outcome that an engine which reads by descriptor must use for a read of `into` at
     /// `offset`.
     fn intercept(
         &self,
@@ -54,19 +54,19 @@ pub trait ReadAt: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Whether it is no file, but bytes that lie in memory: [`bytes_in_memory`](Self::bytes_in_memory)
-    /// has them.
+    /// Whether this is memory instead of a file: [`bytes_in_memory`](Self::bytes_in_memory) returns
+    /// the bytes.
     fn is_in_memory(&self) -> bool {
         false
     }
 
-    /// Bytes that need no reading; `None` where they must be read, or where there are none.
+    /// Bytes that need no reading; `None` if they must be read or do not exist.
     fn bytes_in_memory(&self, _offset: u64, _bytes: u64) -> Option<&[u8]> {
         None
     }
 
-    /// Error if the path does not name exactly the file that was opened any more, unless that was
-    /// not to be checked.
+    /// Error if the path no longer names exactly the file that was opened, unless this check is
+    /// disabled.
     fn check_unchanged(&self) -> Result<()> {
         let source = self.source();
         if source.is_checked && !source.is_remote() {
@@ -102,15 +102,15 @@ pub trait ReadAt: Send + Sync + Debug {
     }
 }
 
-/// Why nothing that needs a descriptor can be had.
+/// The reason why no descriptor is available.
 const ELSEWHERE: &str = "it does not lie on this machine";
 
-/// What O_DIRECT needs on a file for which a probing transfer succeeded.
+/// The O_DIRECT requirements of a file for which a probing transfer succeeded.
 #[derive(Debug, Clone, Copy)]
 pub struct DirectIo {
-    /// Alignment of memory that the kernel asks for.
+    /// Required memory alignment.
     pub memory_align_bytes: usize,
-    /// Alignment of offsets and lengths that the kernel asks for.
+    /// Required alignment of offsets and lengths.
     pub offset_align_bytes: usize,
 }
 
@@ -118,11 +118,11 @@ impl DirectIo {
     /// Opens `path` once more, with O_DIRECT, and carries out a real transfer of one aligned
     /// block: some filesystems open a file with O_DIRECT and then refuse to use it.
     ///
-    /// `options` say whether to read or to write; `identity` is that of the first opening;
-    /// `probe` is called with the file and a zeroed block. Yields the file that was opened too.
+    /// `options` select reading or writing; `identity` is that of the first opening; `probe` is
+    /// called with the file and a zeroed block. Returns the opened file too.
     ///
     /// # Errors
-    /// The reason why O_DIRECT cannot be had, in words.
+    /// The reason why O_DIRECT is not available, in words.
     pub(crate) fn open(
         options: &mut OpenOptions,
         path: &Path,
@@ -157,7 +157,7 @@ impl DirectIo {
     }
 }
 
-/// Opens without waiting: a pipe would have the caller wait for its other end.
+/// Opens without waiting: a pipe would block until its other end is opened.
 fn open_at_once(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> io::Result<File> {
     let file = options.custom_flags(flags | libc::O_NONBLOCK).open(path)?;
     // Only the opening: older kernels answer a ring's reads from such a file with EAGAIN where
@@ -172,12 +172,12 @@ fn open_at_once(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> i
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
-/// A regular file, or a block device, of which it is known exactly which one it is; or a file that lies
-/// elsewhere, whose path is its address, and of which no other version is ever fetched.
+/// A regular file, or a block device, with its exact identity; or a remote file, whose path is its
+/// address and of which only one version is ever fetched.
 ///
-/// It need not be open: descriptors come from a pool of bounded size, are opened when they are
-/// first wanted and again when the pool had to close them. Each opening makes sure that it is
-/// still the same file; if not, the error of whoever wanted to read is [`IoError::Changed`].
+/// It need not be open: descriptors come from a bounded pool, which opens them on demand and may
+/// close them. Each opening checks that it is still the same file; if not, the read fails with
+/// [`IoError::Changed`].
 #[derive(Debug)]
 pub struct SourceFile {
     path: PathBuf,
@@ -200,8 +200,8 @@ impl SourceFile {
         Self::open_if(path.as_ref(), |kind| kind.is_file())
     }
 
-    /// Opens a regular file or a block device for reading: a device's bytes, all of them, are its
-    /// contents.
+    /// Opens a regular file or a block device for reading; the contents of a device are all of its
+    /// bytes.
     ///
     /// # Errors
     /// [`IoError::NotAFile`] for folders, pipes and character devices; [`IoError::Open`]
@@ -221,7 +221,7 @@ impl SourceFile {
         Self::open_checked(path, wanted)
     }
 
-    /// Whatever the path names is opened, and kept if it is `wanted`.
+    /// Opens whatever the path names and keeps it if it is `wanted`.
     fn open_checked(path: &Path, wanted: impl Fn(FileType) -> bool) -> Result<Arc<SourceFile>> {
         let open = || open_at_once(OpenOptions::new().read(true), path, 0);
         let buffered = handles::open_with_room(open)
@@ -245,14 +245,14 @@ impl SourceFile {
         }))
     }
 
-    /// A regular file that was examined before. Nothing is opened until something is read, and
-    /// then only if it is that file still.
+    /// A regular file that was examined before. It is opened when it is first read, and only if it
+    /// is still that file.
     pub fn known(path: impl Into<PathBuf>, identity: FileIdentity) -> Arc<SourceFile> {
         Self::known_as(path, identity, true)
     }
 
-    /// As [`known`](Self::known); if it is not checked, it may have been written to since, and only
-    /// must not be another file.
+    /// Like [`known`](Self::known); without the check the file may have been written since, and
+    /// only must not be a different file.
     pub fn known_as(
         path: impl Into<PathBuf>,
         identity: FileIdentity,
@@ -261,7 +261,7 @@ impl SourceFile {
         Arc::new(Self::unopened(path.into(), identity, is_checked, None))
     }
 
-    /// A file that lies elsewhere. It has no descriptor: what is read is fetched.
+    /// A remote file. It has no descriptor: its bytes are fetched.
     pub fn remote(
         address: impl Into<PathBuf>,
         identity: FileIdentity,
@@ -289,18 +289,18 @@ impl SourceFile {
         }
     }
 
-    /// Who fetches its bytes, if it lies elsewhere.
+    /// The fetcher of its bytes, if it is remote.
     pub fn remote_bytes(&self) -> Option<&Arc<dyn RemoteBytes>> {
         self.remote.as_ref()
     }
 
-    /// Whether it lies elsewhere.
+    /// Whether it is remote.
     pub fn is_remote(&self) -> bool {
         self.remote.is_some()
     }
 
-    /// O_DIRECT access, opened and tried with a real read at the first call; the reason if it
-    /// cannot be had. Some filesystems open a file with O_DIRECT and then refuse to read it.
+    /// O_DIRECT access, opened and tried with a real read at the first call; the reason if it is
+    /// not available. Some filesystems open a file with O_DIRECT and then refuse to read it.
     pub fn direct(&self) -> std::result::Result<&DirectIo, &str> {
         self.direct.get_or_init(|| self.open_direct()).as_ref().map_err(String::as_str)
     }
@@ -310,8 +310,8 @@ impl SourceFile {
         self.block_device
     }
 
-    /// Whether the file lies in memory (tmpfs, ramfs): a mapping of it is never cold. Of a file
-    /// that cannot be opened nobody knows.
+    /// Whether the file lies in memory (tmpfs, ramfs): a mapping of it is never cold. Unknown for a
+    /// file that cannot be opened.
     pub fn is_memory_backed(&self) -> bool {
         if let Some(known) = self.memory_backed.get() {
             return *known;
@@ -326,8 +326,8 @@ impl SourceFile {
     /// lives; afterwards the pool may close it.
     ///
     /// # Errors
-    /// `Unsupported` with the reason where O_DIRECT cannot be had; an [`IoError::Changed`] inside
-    /// if the path names another file by now; whatever opening says.
+    /// `Unsupported` with the reason if O_DIRECT is not available; an [`IoError::Changed`] inside
+    /// if the path now names another file; any error of opening.
     pub fn descriptor(&self, mode: ReadMode) -> io::Result<Arc<File>> {
         if self.is_remote() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, ELSEWHERE));
@@ -342,7 +342,7 @@ impl SourceFile {
         }
     }
 
-    /// Opens the file; an error if it is another one by now.
+    /// Opens the file; an error if it is another one now.
     fn reopen(&self, flags: libc::c_int) -> io::Result<File> {
         let file = open_at_once(OpenOptions::new().read(true), &self.path, flags)?;
         let identity = FileIdentity::of_file(&file, &self.path).map_err(io::Error::other)?;
@@ -357,7 +357,7 @@ impl SourceFile {
         Ok(file)
     }
 
-    /// One system call's worth of reading.
+    /// One system call of reading.
     fn read_once(&self, mode: ReadMode, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let Some(remote) = &self.remote else {
             return self.descriptor(mode)?.read_at(into, offset);
@@ -425,7 +425,7 @@ mod tests {
         assert!(crate::MappedFile::map(file).is_err());
     }
 
-    /// As if a pipe had taken the place of a file between the look at it and its opening.
+    /// As if a pipe had replaced a file between examining and opening it.
     #[test]
     fn a_pipe_is_refused_without_waiting_for_its_other_end() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,12 +1,11 @@
-//! Descriptors of many files, of which a bounded number is open at a time.
+//! Descriptors of many files, a bounded number of them open at a time.
 //!
-//! A table may have more files than a process may have open. A file is opened when it is first
-//! read; when as many are open as the pool may hold, one that was not used lately is closed, and
-//! opened again when it is wanted. What somebody uses stays open until they let go of it: the
-//! pool forgets it only.
+//! A table may have more files than a process may open. A file is opened when it is first read.
+//! When the pool is full, a file that was not used lately is closed, and opened again on demand. A
+//! file in use stays open until its last user is done: the pool only forgets it.
 //!
-//! The pool holds half of the descriptors that the process may have (`RLIMIT_NOFILE`), asked for
-//! anew each time, so that a raised limit counts at once.
+//! The pool holds half of the descriptors that the process may have (`RLIMIT_NOFILE`). It reads the
+//! limit each time, so a raised limit takes effect at once.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,28 +15,28 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
-/// Files that the pool keeps open at least, whatever the limit.
+/// The minimum number of files that the pool keeps open, whatever the limit.
 const FILES_MIN: usize = 8;
 
-/// More gain nothing: opening a file costs microseconds.
+/// More files bring nothing: opening one costs microseconds.
 const FILES_MAX: usize = 4096;
 
-/// Raised limits above this gain nothing either, and some programs walk through all numbers.
+/// Higher limits bring nothing either, and some programs walk through all descriptor numbers.
 const LIMIT_MAX: u64 = 1 << 20;
 
-/// A file's place in the pool: it is open, or not at the moment.
+/// A file's place in the pool, open or not.
 #[derive(Debug, Default)]
 pub(crate) struct Handle {
     file: RwLock<Option<Arc<File>>>,
-    /// Since the pool last looked for a file to close.
+    /// Used since the pool last looked for a file to close.
     used: AtomicBool,
 }
 
-/// Handles of open files; those in front were admitted first.
+/// Handles of open files, oldest admission first.
 static OPEN: Mutex<VecDeque<Weak<Handle>>> = Mutex::new(VecDeque::new());
 
 impl Handle {
-    /// The file, opened by `open` if it is not open.
+    /// The file, opened by `open` if necessary.
     pub fn get(self: &Arc<Self>, open: impl FnMut() -> io::Result<File>) -> io::Result<Arc<File>> {
         // Many threads at once ask for one file: the flag is a line that they share, so it is written once.
         if !self.used.load(Ordering::Relaxed) {
@@ -56,7 +55,7 @@ impl Handle {
         Ok(file)
     }
 
-    /// A handle of a file that is open.
+    /// A handle of an open file.
     pub fn of(file: File) -> Arc<Handle> {
         let handle = Arc::new(Handle::default());
         // It cannot fail: the file is there.
@@ -65,14 +64,14 @@ impl Handle {
         handle
     }
 
-    /// Closes the file unless somebody is about to use it; whether it did.
+    /// Closes the file unless it is about to be used; returns whether it was closed.
     fn close(&self) -> bool {
         // Not waited for: its holder may wait for the pool.
         self.file.try_write().is_some_and(|mut place| place.take().is_some())
     }
 }
 
-/// Opens a file when the pool has room for it, or has made some.
+/// Opens a file when the pool has, or has made, room for it.
 ///
 /// # Errors
 /// Those of `open`; "too many open files" only if closing every file of the pool does not help.
@@ -87,7 +86,8 @@ pub(crate) fn open_with_room(mut open: impl FnMut() -> io::Result<File>) -> io::
     }
 }
 
-/// Closes files that were not used lately until at most so many are open, as far as they let go.
+/// Closes files that were not used lately until at most this many are open, as far as their users
+/// allow.
 fn close_down_to(files: usize) {
     let mut open = OPEN.lock();
     if open.len() <= files {
@@ -126,9 +126,9 @@ pub(crate) fn files_allowed() -> u64 {
     limit().rlim_cur
 }
 
-/// Raises the number of files that this process may have open to what its hard limit allows, at
-/// most 2^20; says what it is then. To be called by programs when they start: libraries do not
-/// change limits of their process.
+/// Raises the number of files that this process may open to its hard limit, at most 2^20, and
+/// returns the new limit. Programs call this at start-up; libraries do not change limits of their
+/// process.
 pub fn raise_open_files() -> u64 {
     let mut limit = limit();
     let wanted = limit.rlim_max.min(LIMIT_MAX);

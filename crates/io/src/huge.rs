@@ -1,10 +1,13 @@
-//! Vectors whose memory comes in huge pages, where the system gives some.
+//! Vectors in huge pages, where the system offers them.
 //!
-//! A large vector that is filled once costs more for its pages of 4 KiB, one fault each, than for its values.
+//! Filling a large vector once costs more for its faults on 4 KiB pages than for its values.
+//!
+//! Extents of the host cache, builds and the rows that become builds lie in huge pages too
+//! ([`Regions`](crate::Regions)): a read past the page cache looks up every page of its buffer.
 
 use crate::memory::HUGE_PAGE_BYTES;
 
-/// An empty vector with room for so many values.
+/// An empty vector with room for this many values.
 pub fn reserved<T>(values: usize) -> Vec<T> {
     let mut vector: Vec<T> = Vec::with_capacity(values);
     let bytes = vector.capacity() * size_of::<T>();
@@ -19,7 +22,7 @@ pub fn reserved<T>(values: usize) -> Vec<T> {
     vector
 }
 
-/// Room for more values in a vector that grows.
+/// Reserves room for more values in a vector that grows.
 pub fn reserve<T: Copy>(vector: &mut Vec<T>, more: usize) {
     let needed = vector.len() + more;
     let capacity = needed.max(2 * vector.capacity());
@@ -32,7 +35,7 @@ pub fn reserve<T: Copy>(vector: &mut Vec<T>, more: usize) {
     *vector = larger;
 }
 
-/// So many equal values.
+/// This many equal values.
 pub fn filled<T: Clone>(value: T, values: usize) -> Vec<T> {
     let mut vector = reserved(values);
     vector.resize(values, value);

@@ -1,4 +1,4 @@
-//! Which file it is, and whether it is still the same.
+//! The identity of a file, and whether it is unchanged.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -10,11 +10,11 @@ use crate::{IoError, Result};
 /// Identity and version of a file: any write, truncation or replacement changes at least one
 /// member (the change time cannot be set by programs).
 ///
-/// A block device is known by its number and its size alone: the kernel keeps no time of the last
-/// write to it, so that a change of its contents goes unseen.
+/// A block device is identified by its number and size alone: the kernel records no time of the
+/// last write, so a change of its contents goes unnoticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileIdentity {
-    /// Device number of the filesystem; of a block device, its own.
+    /// Device number of the filesystem; for a block device, its own.
     pub device: u64,
     /// Inode number; 0 for a block device, of which there may be many nodes.
     pub inode: u64,
@@ -56,8 +56,8 @@ impl FileIdentity {
         Ok(Self::of_metadata(&metadata))
     }
 
-    /// Identity from metadata of a regular file that is already at hand. It does not tell the
-    /// size of a block device: see [`of_file`](FileIdentity::of_file).
+    /// Identity from the metadata of a regular file. It lacks the size of a block device: see
+    /// [`of_file`](FileIdentity::of_file).
     pub fn of_metadata(metadata: &Metadata) -> Self {
         FileIdentity {
             device: metadata.dev(),
@@ -70,7 +70,7 @@ impl FileIdentity {
 
     /// Error naming the file and what differs unless `path` still names exactly this file.
     ///
-    /// A file that was removed is an error too: nobody can say any more whether it changed.
+    /// A removed file is an error too, because it can no longer be checked.
     pub fn check_unchanged(&self, path: &Path) -> Result<()> {
         // Opened, not only examined: on NFS it is the opening that asks the server again. Without
         // waiting, in case a pipe lies there now.
@@ -92,12 +92,12 @@ impl FileIdentity {
         Err(self.changed(path, &now))
     }
 
-    /// The error of a file that is another version now.
+    /// The error of a file that has another version now.
     pub(crate) fn changed(&self, path: &Path, after: &Self) -> IoError {
         IoError::Changed { path: path.to_path_buf(), what: self.difference(after) }
     }
 
-    /// Whether it is that file, of whatever version.
+    /// Whether it is that file, in any version.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }

@@ -1,4 +1,4 @@
-//! Values kept for later by key, and which of them leaves first: what every cache is made of.
+//! Values cached by key, with eviction by last use: the basis of every cache.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A value that is shared while it is kept, and the round in which it was last used.
+/// A shared cached value, and the round in which it was last used.
 #[derive(Debug)]
 pub struct Kept<V> {
     used: AtomicU64,
@@ -19,12 +19,12 @@ impl<V> Kept<V> {
         Arc::new(Self { used: AtomicU64::new(0), value })
     }
 
-    /// Takes note that it is used in a round, without a lock.
+    /// Records its use in a round, without a lock.
     pub fn touch(&self, round: u64) {
         self.used.fetch_max(round, Ordering::Relaxed);
     }
 
-    /// The value, if nobody else holds it.
+    /// The value, if it has no other holder.
     pub fn into_value(self: Arc<Self>) -> Option<V> {
         Arc::into_inner(self).map(|kept| kept.value)
     }
@@ -45,12 +45,12 @@ struct Entry<V> {
     place: Place,
 }
 
-/// Where an entry stands in the order: by its last use when that was looked at, which is not later
-/// than it is, and by when that was.
+/// An entry's position in the order: its last use as of the last look, which may be outdated, and
+/// when that was.
 type Place = (u64, u64);
 
-/// Values by key and by last use. Uses are counted in rounds: a query, a race, or each use for
-/// itself. A use is noted in the value alone; the order catches up where it is looked at.
+/// Values by key and by last use. Uses are counted in rounds: a query, a race, or each use by
+/// itself. A use is recorded in the value alone; the order is updated when it is examined.
 #[derive(Debug)]
 pub struct LastUsed<K, V> {
     entries: HashMap<K, Entry<V>>,
@@ -71,7 +71,7 @@ impl<K: Clone + Eq + Hash, V> LastUsed<K, V> {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -87,7 +87,7 @@ impl<K: Clone + Eq + Hash, V> LastUsed<K, V> {
         self.clock
     }
 
-    /// Whether there is a value of a key, for whoever does not use it.
+    /// Whether a key has a value; does not count as a use.
     pub fn contains(&self, key: &K) -> bool {
         self.entries.contains_key(key)
     }
@@ -99,7 +99,7 @@ impl<K: Clone + Eq + Hash, V> LastUsed<K, V> {
         Some(Arc::clone(kept))
     }
 
-    /// Keeps a value of so many bytes, used in this round; gives back the one that it replaces.
+    /// Caches a value of this many bytes, used in this round; returns the one that it replaces.
     pub fn insert(
         &mut self,
         key: K,
@@ -116,7 +116,7 @@ impl<K: Clone + Eq + Hash, V> LastUsed<K, V> {
         replaced
     }
 
-    /// Forgets all values, and not which rounds there were.
+    /// Forgets all values but keeps the round counter.
     pub fn clear(&mut self) {
         *self = Self { clock: self.clock, ..Self::default() };
     }
@@ -128,18 +128,18 @@ impl<K: Clone + Eq + Hash, V> LastUsed<K, V> {
         Some(entry.kept)
     }
 
-    /// Takes out the value used longest ago among those last used before this round that nobody
-    /// else holds.
+    /// Removes the least recently used value without another holder, among those last used before
+    /// this round.
     pub fn take_idle(&mut self, before: u64) -> Option<Arc<Kept<V>>> {
         self.take(before, true)
     }
 
-    /// Takes out the value used longest ago, held or not.
+    /// Removes the least recently used value, held or not.
     pub fn take_oldest(&mut self) -> Option<Arc<Kept<V>>> {
         self.take(u64::MAX, false)
     }
 
-    /// Takes out the value used last among those that nobody else holds; looks at all of them.
+    /// Removes the most recently used value without another holder; examines all of them.
     pub fn take_newest_idle(&mut self) -> Option<Arc<Kept<V>>> {
         let idle = self.entries.iter().filter(|(_, entry)| Arc::strong_count(&entry.kept) == 1);
         let last = |entry: &Entry<V>| (entry.kept.used.load(Ordering::Relaxed), entry.place);
@@ -229,7 +229,7 @@ mod tests {
         assert!(kept.take_idle(u64::MAX).is_none());
     }
 
-    /// Each eviction once looked at all entries.
+    /// Regression: each eviction examined all entries.
     #[test]
     fn many_evictions_take_no_time() {
         let mut kept = kept(&(0..200_000).collect::<Vec<_>>());

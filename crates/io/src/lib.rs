@@ -8,22 +8,20 @@
 //!             (seeded faults)                      └── read_exact_at (a plain call, for metadata)
 //! ```
 //!
-//! * A [`SourceFile`] is a file with its [`FileIdentity`], open when it is wanted, so that there may be
-//!   more files than a process may have open; every reader works on the
-//!   [`ReadAt`] trait, so that [`FaultyFile`], the seeded fault-injecting twin, stands in for the
-//!   file under *every* reader.
+//! * A [`SourceFile`] is a file with its [`FileIdentity`], opened on demand, so that there may be more
+//!   files than a process may open. Every reader works on the [`ReadAt`] trait, so [`FaultyFile`], the
+//!   seeded fault-injecting twin, can replace the file under *every* reader.
 //! * The engines ([`PreadPool`], [`UringEngine`]) share one interface, [`Engine`]: an extent
 //!   goes in, a [`Completion`] comes out through a callback. Extents are widened to
 //!   [`EXTENT_ALIGN_BYTES`]; [`Placement`] says where the wanted bytes then lie.
-//! * A file that lies on another machine is a [`SourceFile`], too, whose bytes a [`RemoteBytes`] fetches: who
-//!   that is, and how, is not known here.
+//! * A remote file is a [`SourceFile`] too. A [`RemoteBytes`] fetches its bytes; this crate does not know
+//!   how.
 //! * What a path can do ([`PathProbe`], [`residency`], [`SourceFile::direct`]) is asked of the
-//!   kernel, tried with a real read where the answer cannot be trusted, and returned as data with
-//!   a reason: this crate never chooses another path in silence. The caller chooses.
+//!   kernel, tried with a real read where the answer cannot be trusted, and returned as data with a
+//!   reason. This crate never chooses another path silently; the caller chooses.
 //! * Facts about the machine (mounts, drives, PCIe, limits, the kernel) are in [`system`].
-//! * [`MemoryBudget`] is the one account of host memory that readers' slots, caches and whoever
-//!   consumes share.
-//! * Writers are the readers turned round, in [`mod@write`]: the same engines, seams and rules.
+//! * [`MemoryBudget`] is the one account of host memory for readers' slots, caches and consumers.
+//! * Writers mirror the readers, in [`mod@write`]: the same engines, seams and rules.
 //!
 //! This crate must never know: Arrow, SQL, CUDA. It works on Linux only.
 //!

@@ -14,10 +14,9 @@ use crate::{IoError, ReadAt, ReadMode, Result};
 
 /// A read-only mapping of a whole file.
 ///
-/// What is read from it is the file's data only if [`check`](MappedFile::check) succeeds
-/// *afterwards*: pages that could not be delivered (the file was truncated, its storage failed)
-/// read as zeros. Whether the file was written meanwhile is for
-/// [`ReadAt::check_unchanged`] to say.
+/// Data read from it is valid only if [`check`](MappedFile::check) succeeds *afterwards*: pages
+/// that could not be delivered (the file was truncated, its storage failed) read as zeros.
+/// [`ReadAt::check_unchanged`] tells whether the file was written meanwhile.
 ///
 /// # What may be concluded from mapped bytes
 ///
@@ -36,8 +35,8 @@ pub struct MappedFile {
     mark: PoisonMark,
 }
 
-/// Says of a mapping that has gone whether a page of it could not be delivered. One that lives
-/// is asked itself.
+/// Tells, for a mapping that is gone, whether a page of it could not be delivered. Ask a live
+/// mapping itself.
 #[derive(Debug, Clone)]
 pub struct PoisonMark(Arc<AtomicU64>);
 
@@ -135,7 +134,7 @@ impl MappedFile {
         self.bytes == 0
     }
 
-    /// An extent of the file, in place: see above for what may be concluded from it.
+    /// An extent of the file, in place; see above for how far it can be trusted.
     ///
     /// # Errors
     /// [`IoError::OutOfRange`] if it does not lie inside the file.
@@ -149,7 +148,7 @@ impl MappedFile {
         Ok(unsafe { std::slice::from_raw_parts(start, bytes as usize) })
     }
 
-    /// An extent of the file, copied: bytes that nobody else can change any more.
+    /// A copy of an extent of the file, which can no longer change.
     ///
     /// # Errors
     /// [`IoError::OutOfRange`] if it does not lie inside the file.
@@ -167,7 +166,7 @@ impl MappedFile {
         Ok(copy)
     }
 
-    /// Where an extent of the file lies, all of it inside the mapping.
+    /// Address of an extent of the file that lies inside the mapping.
     fn address(&self, offset: u64, bytes: u64) -> Result<*const u8> {
         let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes as u64);
         if !inside {
@@ -188,7 +187,7 @@ impl MappedFile {
         self.mark.check(self.file.path())
     }
 
-    /// What remains of [`check`](Self::check) when the mapping has gone.
+    /// What remains of [`check`](Self::check) when the mapping is gone.
     pub fn mark(&self) -> PoisonMark {
         self.mark.clone()
     }
@@ -199,8 +198,8 @@ impl MappedFile {
         }
     }
 
-    /// Gives the pages that lie wholly in the range back, so that the process stays small; they
-    /// remain in the page cache. Reading them again is allowed and faults them in again.
+    /// Releases the pages that lie completely in the range, to keep the process small; they stay in
+    /// the page cache. Reading them again faults them in.
     pub fn release(&self, range: Range<u64>) {
         let page = page_bytes();
         let start = range.start.next_multiple_of(page);
@@ -210,18 +209,18 @@ impl MappedFile {
         self.advise(start..end, libc::MADV_DONTNEED);
     }
 
-    /// Maps the pages of the range at once, reading what is not in memory (Linux 5.14; elsewhere
-    /// without effect). Cheaper than a fault a page.
+    /// Maps all pages of the range at once and reads what is not in memory (Linux 5.14; elsewhere
+    /// without effect). Cheaper than a fault per page.
     pub fn populate(&self, range: Range<u64>) {
         self.advise(range, libc::MADV_POPULATE_READ);
     }
 
-    /// Has the range read into the page cache, without waiting for it and without mapping it.
+    /// Starts reading the range into the page cache, without waiting and without mapping it.
     pub fn will_need(&self, range: Range<u64>) {
         self.advise(range, libc::MADV_WILLNEED);
     }
 
-    /// Hints may fail without harm: the data is the same, only later.
+    /// Hints may fail: the data is the same, only later.
     fn advise(&self, range: Range<u64>, advice: i32) {
         let start = range.start / page_bytes() * page_bytes();
         let end = range.end.min(self.bytes as u64);

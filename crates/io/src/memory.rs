@@ -14,14 +14,14 @@ pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Smallest page of the architectures we run on.
 const PAGE_BYTES: usize = 4096;
 
-/// Buffers smaller than a huge page are cut from so much address space.
+/// Address space from which buffers smaller than a huge page are cut.
 const REGION_BYTES: usize = 32 << 20;
 
 /// Anonymous, zeroed, page-aligned memory outside the heap, with the advice to use huge pages.
 ///
-/// Pages are taken from the system when they are first touched, so that a buffer which is never
-/// used costs nothing. Buffers of 2 MiB and more start on a huge page boundary; smaller ones share huge pages if they come
-/// from [`Regions`]. The address is stable for the buffer's life: it can be registered with io_uring and with a GPU driver.
+/// The system allocates pages at their first touch, so an unused buffer costs nothing. Buffers of 2 MiB and more start
+/// on a huge page boundary; smaller ones share huge pages if they come from [`Regions`]. The address is stable for the
+/// buffer's life: it can be registered with io_uring and with a GPU driver.
 #[derive(Debug)]
 pub struct AlignedBuffer {
     owner: Owner,
@@ -29,20 +29,20 @@ pub struct AlignedBuffer {
     bytes: usize,
 }
 
-/// What a buffer's memory goes back to.
+/// Where a buffer's memory returns to.
 #[derive(Debug)]
 enum Owner {
     Nobody,
     Alone {
         _mapping: Mapping,
     },
-    /// A part of a region that no other buffer has.
+    /// A part of a region that belongs to one buffer.
     Part {
         region: Arc<AlignedBuffer>,
     },
 }
 
-/// Memory that is unmapped in the end.
+/// Memory that is unmapped at the end.
 #[derive(Debug)]
 struct Mapping {
     address: NonNull<u8>,
@@ -125,8 +125,8 @@ impl AlignedBuffer {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    /// Touches every page from up to `threads` threads, so that the pages are there before a
-    /// driver pins them. Contents stay as they are.
+    /// Touches every page with up to `threads` threads, so that the pages exist before a driver
+    /// pins them. Contents stay unchanged.
     pub fn touch(&mut self, threads: usize) {
         let threads = threads.max(1);
         // A multiple of the huge page size, so that no two threads fault on the same one.
@@ -176,11 +176,11 @@ impl Drop for Mapping {
     }
 }
 
-/// Buffers cut one behind the other from regions of huge pages.
+/// Buffers cut consecutively from regions of huge pages.
 ///
-/// The system gives memory by the page, on its first touch, and a read past the page cache looks every page up: of 4 KiB
-/// each, that takes longer than a fast drive needs for the bytes. A buffer's pages go back when it is dropped, and a
-/// region's address space with its last buffer.
+/// The system allocates memory by page at the first touch, and a direct read looks up every page; with 4 KiB pages that
+/// takes longer than a fast drive needs for the bytes. A buffer's pages are released when it is dropped, and a region's
+/// address space with its last buffer.
 #[derive(Debug, Default)]
 pub struct Regions {
     current: Mutex<Option<Region>>,

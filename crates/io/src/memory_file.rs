@@ -1,4 +1,7 @@
-//! Bytes that another producer brought, read as if they lay in a file.
+//! Bytes from another producer, read as if they were a file.
+//!
+//! The offset of a byte is its address. The CPU reads the bytes in place; a GPU's readers copy them into slots.
+//! Batches of a producer come once, so nothing of them is cached or planned ahead.
 
 use std::fmt;
 use std::io;
@@ -6,14 +9,14 @@ use std::sync::Arc;
 
 use crate::{FileIdentity, ReadAt, ReadMode, Result, SourceFile};
 
-/// Memory of somebody else's making, kept alive by whoever made it.
+/// External memory, kept alive by its owner.
 pub type HeldBytes = Box<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Buffers in memory as one file: the offset of a byte is its address, so that an extent of it has
-/// the alignment that its bytes have. What lies between the buffers cannot be read.
+/// Buffers in memory as one file: the offset of a byte is its address, so an extent is aligned as
+/// its bytes are. Gaps between the buffers cannot be read.
 pub struct MemoryFile {
     source: Arc<SourceFile>,
-    /// With their addresses, in the order of these.
+    /// With their addresses, in address order.
     buffers: Vec<(u64, HeldBytes)>,
 }
 
@@ -24,13 +27,13 @@ impl fmt::Debug for MemoryFile {
 }
 
 impl MemoryFile {
-    /// What files in memory are called in errors; many may share one name.
+    /// The name of files in memory in errors; many may share one name.
     pub fn named(name: &str) -> Arc<SourceFile> {
         let nowhere = FileIdentity { device: 0, inode: 0, size_bytes: 0, mtime_ns: 0, ctime_ns: 0 };
         SourceFile::known(name, nowhere)
     }
 
-    /// Buffers that stay where they are, and as they are, while the value lives.
+    /// Buffers that stay in place and unchanged while the value lives.
     pub fn new(name: &Arc<SourceFile>, buffers: Vec<HeldBytes>) -> Arc<MemoryFile> {
         let address = |bytes: &HeldBytes| (**bytes).as_ref().as_ptr().addr() as u64;
         let mut buffers: Vec<_> = buffers.into_iter().map(|b| (address(&b), b)).collect();
@@ -66,12 +69,12 @@ impl ReadAt for MemoryFile {
         Ok(into.len())
     }
 
-    /// Nobody changes memory that is held here.
+    /// Memory that is held here never changes.
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Offsets are addresses: there is no end to them.
+    /// Offsets are addresses, so the file has no end.
     fn size_bytes(&self) -> u64 {
         u64::MAX
     }

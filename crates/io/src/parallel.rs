@@ -1,11 +1,11 @@
-//! Many small things at once: each read of a cold file costs a latency.
+//! Many small tasks at once, since each read of a cold file costs a latency.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::block_signals;
 
-/// Applies `f` to every index below `count`, in order of the results; the error of the lowest
-/// index that fails. Each of up to `threads_max` threads has at least `items_per_thread_min` items to do.
+/// Applies `f` to every index below `count` and returns the results in index order, or the error of the
+/// lowest failing index. Each of up to `threads_max` threads gets at least `items_per_thread_min` items.
 ///
 /// # Errors
 /// Those of `f`.
@@ -45,8 +45,9 @@ pub fn try_map<T: Send, E: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Does `work` on this thread and, at the same time, on up to `threads` less one others: what it
-/// came to here, then there, or how it panicked there. Threads that cannot be had are done without.
+/// Runs `work` on this thread and, concurrently, on up to `threads` - 1 others; returns the result
+/// of this thread, then those of the others, or their panic. Threads that cannot be started are
+/// omitted.
 pub fn on_threads<T: Send>(
     threads: usize,
     work: impl Fn() -> T + Sync,

@@ -1,21 +1,24 @@
 //! How an input may be treated.
+//!
+//! One [`InputPolicy`] holds for all readers and caches: checked or not, in place or copied first, cached or never.
+//! Input that is not checked is never cached.
 
-/// How the bytes of an input may be treated: one for all of its files.
+/// How the bytes of an input may be treated; one policy for all of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InputPolicy {
-    /// A file that is not what it was when its table was opened is an error. Without the check
-    /// whatever the files hold at the moment is taken, a mixture of versions too, and nothing of
-    /// them is cached: nobody could tell of which version it is.
+    /// Whether a file that changed since its table was opened is an error. Without this check the
+    /// current contents are read, possibly a mixture of versions, and nothing of them is cached,
+    /// because the version is unknown.
     pub check_identity: bool,
-    /// Bytes are copied first and looked at then, never where they lie: for pages that somebody
-    /// else may write to meanwhile. What was found valid then stays as it was found.
+    /// Whether bytes are copied before they are examined, never used in place: for pages that may
+    /// be written concurrently. What was validated then stays valid.
     pub copy_first: bool,
-    /// What was read may be kept for later runs, in the host's cache or on a device.
+    /// Whether data may be cached for later runs, on the host or on a device.
     pub cached: bool,
-    /// What is not in the page cache is read through it, so that later runs and other processes find
-    /// it there: for inputs that fit it. Mappings of its files are kept for later runs, whatever else
-    /// is, and their pages are not given back: they are the page cache's. Otherwise it is read past it
-    /// (O_DIRECT), which leaves there what others use.
+    /// Whether data that is not in the page cache is read through it, so that later runs and other
+    /// processes find it there: for inputs that fit in it. Mappings of these files are kept for later
+    /// runs in any case, and their pages are not released, because they belong to the page cache.
+    /// Otherwise data is read past it (O_DIRECT), which leaves the page cache to others.
     pub fills_page_cache: bool,
 }
 
@@ -27,7 +30,7 @@ impl InputPolicy {
 }
 
 impl Default for InputPolicy {
-    /// Files that nobody changes: checked, looked at in place, cached.
+    /// Files that do not change: checked, used in place, cached.
     fn default() -> Self {
         Self { check_identity: true, copy_first: false, cached: true, fills_page_cache: false }
     }

@@ -1,5 +1,4 @@
-//! Transfers by a pool of threads, each with one system call at a time: the engine that works
-//! everywhere.
+//! A pool of threads, each with one system call at a time: the engine that works everywhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +13,8 @@ use crate::{IoError, Result};
 
 /// A pool of threads, for transfers through the page cache and by O_DIRECT. See [`Engine`].
 ///
-/// A request is cut into segments that all threads work on, so that one large extent is moved as
-/// fast as many small ones.
+/// A request is cut into segments that all threads share, so one large extent moves as fast as many
+/// small ones.
 pub struct Pool<T: Transfer> {
     /// `None` only while the pool is being dropped.
     queue: Option<Sender<Task<T>>>,

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::system::mount_of_descriptor;
 use crate::{Result, SourceFile};
 
-/// What was found out about a file, by asking the kernel and by a real read.
+/// Facts about a file, from the kernel and from a real read.
 #[derive(Debug, Clone)]
 pub struct PathProbe {
     /// Type of the filesystem as mounted ("ext4", "xfs", "tmpfs", "nfs4"), or its magic number;
@@ -16,8 +16,8 @@ pub struct PathProbe {
     pub filesystem: String,
     /// Whether the file lies in memory (tmpfs, ramfs).
     pub memory_backed: bool,
-    /// Alignment that O_DIRECT asks for, memory then offset, in bytes, if a read succeeded; else
-    /// the reason.
+    /// Alignment that O_DIRECT needs, memory then offset, in bytes, if a read succeeded; else the
+    /// reason.
     pub direct: std::result::Result<(usize, usize), String>,
 }
 
@@ -48,8 +48,8 @@ impl PathProbe {
     }
 }
 
-/// The type under which the file's filesystem is mounted. Asked by mount, not by device number:
-/// files of btrfs and overlay have numbers that no mount has.
+/// The type under which the file's filesystem is mounted. The lookup is by mount, not by device
+/// number: files of btrfs and overlay have numbers that no mount has.
 fn mounted_type(file: &SourceFile) -> Option<String> {
     let descriptor = file.descriptor(crate::ReadMode::Buffered).ok()?;
     Some(mount_of_descriptor(descriptor.as_raw_fd()).ok()?.filesystem)
@@ -83,8 +83,8 @@ pub(crate) fn is_memory_backed(file: &File) -> bool {
     magic(file.as_raw_fd()).is_ok_and(|magic| memory.contains(&magic))
 }
 
-/// Alignment of memory and of offsets for O_DIRECT, in bytes: `None` where the kernel or the
-/// filesystem does not say (Linux before 6.1), an error where it says that there is none.
+/// Alignment of memory and offsets for O_DIRECT in bytes: `None` if the kernel or the filesystem
+/// does not say (Linux before 6.1), an error if it says that there is none.
 pub(crate) fn direct_alignment(file: &File) -> Option<std::result::Result<(usize, usize), String>> {
     // SAFETY: `statx` is plain data that the call fills in; the empty path with AT_EMPTY_PATH
     // names the open descriptor.

@@ -22,10 +22,10 @@ pub struct ReadRequest {
     pub offset: u64,
     /// Wanted bytes; 0 is allowed and completes at once.
     pub bytes: u64,
-    /// Where to: starts on a multiple of [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES) and is
-    /// at least [`Placement::window_bytes`](crate::Placement) long. The wanted bytes will lie at
-    /// [`Placement::head_bytes`](crate::Placement), in both modes; what lies around them in the
-    /// window is overwritten with anything.
+    /// Destination: starts on a multiple of [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES) and
+    /// is at least [`Placement::window_bytes`](crate::Placement) long. The wanted bytes will lie at
+    /// [`Placement::head_bytes`](crate::Placement), in both modes; the rest of the window may be
+    /// overwritten.
     pub window: Window,
     /// Returned with the completion.
     pub tag: u64,

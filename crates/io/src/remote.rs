@@ -1,4 +1,4 @@
-//! Files that lie on another machine: somebody else fetches their bytes, by ranges.
+//! Remote files, whose bytes are fetched by ranges.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -6,17 +6,17 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The bytes of a file that lies elsewhere, of one version: what was fetched of another one is an error,
-/// and so nobody has to ask afterwards whether it changed.
+/// The bytes of one version of a remote file. Another version is an error at once, so there is no later
+/// check for changes.
 pub trait RemoteBytes: Send + Sync + Debug {
-    /// Fills `into` from `offset` on; the range lies inside the file. May wait as long as its timeouts let it,
-    /// and ends early where [`is_abandoned`] says so.
+    /// Fills `into` from `offset` on; the range lies inside the file. It may wait for its timeouts, and ends
+    /// early when [`is_abandoned`] is true.
     ///
     /// # Errors
-    /// What came in the way; an [`IoError`](crate::IoError) inside says it best.
+    /// The cause, best as an [`IoError`](crate::IoError) inside.
     fn fill(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
 
-    /// All bytes from `offset` on, one after the other, as they come.
+    /// All bytes from `offset` on, as a stream.
     ///
     /// # Errors
     /// As for [`fill`](Self::fill), here or from the stream.
@@ -27,13 +27,13 @@ thread_local! {
     static ABANDONED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Whether whoever wanted what this thread reads has given up. Reads that can take seconds look at it while
+/// Whether the consumer of this thread's reads has given up. Reads that can take seconds check it while
 /// they wait.
 pub fn is_abandoned() -> bool {
     ABANDONED.with_borrow(|flag| flag.as_ref().is_some_and(|flag| flag.load(Ordering::Acquire)))
 }
 
-/// From now on this thread reads for those who set the flag when they give up.
+/// From now on this thread reads for consumers who set the flag when they give up.
 pub(crate) fn reads_until(flag: &Arc<AtomicBool>) {
     ABANDONED.set(Some(Arc::clone(flag)));
 }
@@ -48,7 +48,7 @@ mod tests {
         AlignedBuffer, Engine, FileIdentity, PreadPool, ReadMode, ReadRequest, SourceFile, Window,
     };
 
-    /// A server that keeps silent.
+    /// A server that never responds.
     #[derive(Debug)]
     struct Silent;
 

@@ -1,4 +1,4 @@
-//! How much of a file lies in the page cache, and how to empty it for a cold run.
+//! How much of a file is in the page cache, and how to evict it for a cold run.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -8,7 +8,7 @@ use crate::{IoError, ReadAt, ReadMode, Result};
 /// cachestat(2), Linux 6.5; the number is the same on all architectures we run on.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// How residency was found out.
+/// How residency was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResidencyMethod {
     /// cachestat(2).
@@ -17,19 +17,19 @@ pub enum ResidencyMethod {
     Mincore,
 }
 
-/// How much of an extent lies in the page cache. Only a snapshot: pages come and go.
+/// How much of an extent is in the page cache. A snapshot: pages come and go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Residency {
-    /// Bytes of the extent that were looked at.
+    /// Bytes of the extent that were examined.
     pub looked_at_bytes: u64,
     /// Of these, bytes in the page cache (whole pages, at most `looked_at_bytes`).
     pub resident_bytes: u64,
-    /// How it was found out.
+    /// How it was determined.
     pub method: ResidencyMethod,
 }
 
 impl Residency {
-    /// Share of what was looked at that is in the page cache, 0 to 1; 1 for an empty extent.
+    /// Share of the examined bytes that is in the page cache, 0 to 1; 1 for an empty extent.
     pub fn share(&self) -> f64 {
         if self.looked_at_bytes == 0 {
             return 1.0;
@@ -38,11 +38,11 @@ impl Residency {
     }
 }
 
-/// Residency of the part of an extent that lies inside the file. Costs time in proportion to the
-/// number of pages; see [`residency_sampled`].
+/// Residency of the part of an extent inside the file. Takes time in proportion to the number of
+/// pages; see [`residency_sampled`].
 ///
 /// # Errors
-/// [`IoError::Open`] if neither cachestat nor mincore can be had.
+/// [`IoError::Open`] if neither cachestat nor mincore is available.
 pub fn residency(file: &dyn ReadAt, offset: u64, bytes: u64) -> Result<Residency> {
     let end = offset.saturating_add(bytes).min(file.size_bytes());
     let bytes = end.saturating_sub(offset);
@@ -64,8 +64,8 @@ pub fn residency(file: &dyn ReadAt, offset: u64, bytes: u64) -> Result<Residency
     Ok(Residency { looked_at_bytes: bytes, resident_bytes: pages_bytes.min(bytes), method })
 }
 
-/// Residency of `samples` stretches of 64 KiB spread evenly over an extent, first and last
-/// included; of the whole extent if that is less.
+/// Residency of `samples` stretches of 64 KiB spread evenly over an extent, including its ends; of
+/// the whole extent if that is less.
 ///
 /// # Errors
 /// As [`residency`].
@@ -93,8 +93,8 @@ pub fn residency_sampled(
     Ok(sum)
 }
 
-/// Asks the kernel to forget the file's pages, after writing back dirty ones: for cold runs.
-/// Pages that are mapped or in use elsewhere stay; [`residency`] tells.
+/// Asks the kernel to drop the file's pages, after writing back dirty ones: for cold runs. Pages
+/// that are mapped or in use elsewhere stay; [`residency`] tells.
 ///
 /// # Errors
 /// [`IoError::Open`] with the error of the operating system.
@@ -140,7 +140,7 @@ fn cachestat(fd: RawFd, offset: u64, bytes: u64) -> io::Result<u64> {
     Ok(found.cached * page_bytes())
 }
 
-/// The same, by mincore(2) over a mapping that is made for the question and never read.
+/// The same by mincore(2), over a temporary mapping that is never read.
 fn mincore(fd: RawFd, offset: u64, bytes: u64) -> io::Result<u64> {
     let page = page_bytes();
     let start = offset / page * page;

@@ -34,7 +34,7 @@ pub struct Ring<T: Transfer> {
 
 struct Shared {
     cancelled: AtomicBool,
-    /// Whether the thread waits, or is about to wait, on the ring and must be woken for news.
+    /// Whether the thread waits, or is about to wait, on the ring and must be woken.
     waiting: AtomicBool,
     wake: OwnedFd,
     outlet: Outlet,
@@ -50,9 +50,9 @@ impl Shared {
 }
 
 impl<T: Transfer> Ring<T> {
-    /// Sets the ring up and starts its thread. The memory in `register` is registered with the
-    /// kernel, which pins it, so that transfers need not map it each time; if that is refused,
-    /// they work all the same and [`registered`](Ring::registered) has the reason.
+    /// Sets up the ring and starts its thread. The memory in `register` is registered with the
+    /// kernel, which pins it, so that transfers need not map it each time. If registration is
+    /// refused, transfers still work, and [`registered`](Ring::registered) has the reason.
     ///
     /// # Errors
     /// [`UringUnavailable`] if the kernel refuses a ring (seccomp, memlock, age).
@@ -155,7 +155,7 @@ fn injected(options: &UringOptions, kind: fn(i32) -> SetupFault) -> io::Result<(
     }
 }
 
-/// Windows cut to the size that the kernel takes.
+/// Windows cut to the size that the kernel accepts.
 pub(crate) fn registrable(windows: &[Window]) -> Vec<Window> {
     let mut cut = Vec::new();
     for window in windows {
@@ -216,12 +216,12 @@ impl<T: Transfer> Drop for Ring<T> {
 struct Flight<T> {
     pending: Arc<Pending<T>>,
     segment: Segment,
-    /// What the kernel reads from or writes to, open until it has finished.
+    /// The file that the kernel reads or writes, open until it has finished.
     descriptor: Option<Descriptor>,
     tally: Transferred,
 }
 
-/// What the ring's thread owns.
+/// The state of the ring's thread.
 struct Driver<T: Transfer> {
     ring: IoUring,
     requests: Receiver<T>,
@@ -233,7 +233,7 @@ struct Driver<T: Transfer> {
     backlog: VecDeque<Flight<T>>,
     flights: Vec<Option<Flight<T>>>,
     free: Vec<usize>,
-    /// Where the kernel writes the eventfd's counter; boxed, so that it stays where it is.
+    /// The target of the eventfd's counter; boxed, so that its address is stable.
     wake_value: Box<u64>,
     wake_armed: bool,
 }
@@ -267,7 +267,7 @@ impl<T: Transfer> Driver<T> {
         self.flights.len() - self.free.len()
     }
 
-    /// Whether more requests can come.
+    /// Whether more requests can arrive.
     fn take_requests(&mut self) -> bool {
         loop {
             match self.requests.try_recv() {
@@ -349,7 +349,7 @@ impl<T: Transfer> Driver<T> {
         pushed.expect("the submission queue has room for every flight");
     }
 
-    /// Submits what is queued and waits for one completion, or for a wake-up.
+    /// Submits the queue and waits for one completion or a wake-up.
     fn wait(&mut self, open: bool) {
         if open && !self.wake_armed {
             let fd = types::Fd(self.shared.wake.as_raw_fd());
@@ -421,8 +421,9 @@ impl<T: Transfer> Driver<T> {
 }
 
 impl<T: Transfer> Drop for Driver<T> {
-    /// Waits until the kernel has done with all memory, the read of the eventfd taken back: also
-    /// when the thread panics, because whoever drops the engine may free the memory then.
+    /// Waits until the kernel is done with all memory, after taking back the read of the eventfd.
+    /// This also happens when the thread panics, because the owner of the engine may then free the
+    /// memory.
     fn drop(&mut self) {
         while self.wake_armed || self.in_flight() > 0 {
             if self.wake_armed {

@@ -1,7 +1,7 @@
-//! An extent cut into transfers of bounded size, and what each outcome of one means.
+//! An extent cut into bounded transfers, and the meaning of each outcome.
 //!
-//! All engines, readers and writers, share this code, so that short transfers, interruptions,
-//! truncation and the unaligned tail of a file mean the same whoever moves the bytes.
+//! All engines, readers and writers, share this code, so short transfers, interruptions, truncation
+//! and the unaligned tail of a file mean the same everywhere.
 //!
 //! ```text
 //! file       |....4096....|....4096....|....4096....|..tail|
@@ -21,26 +21,26 @@ use std::time::Duration;
 use crate::engine::Transferred;
 
 /// Alignment of extents in files and in memory under O_DIRECT: a multiple of every logical block
-/// size in use. Files that ask for more are read through the page cache, with that reason.
+/// size in use. Files that need more are read through the page cache, with that reason.
 pub const EXTENT_ALIGN_BYTES: usize = 4096;
 
-/// No transfer is longer: the ring has 32 bits for a length, and takes at most this much in one
+/// The longest transfer: the ring has 32 bits for a length and takes at most this much in one
 /// registered buffer.
 pub(crate) const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
-/// The segment size that is used where `segment_bytes` was asked for.
+/// The actual segment size for a requested `segment_bytes`.
 pub(crate) fn whole_blocks(segment_bytes: usize) -> usize {
     segment_bytes.clamp(1, TRANSFER_BYTES_MAX).next_multiple_of(EXTENT_ALIGN_BYTES)
 }
 
-/// EINTR and EAGAIN without a byte of progress are retried this often before they are an error.
+/// EINTR and EAGAIN without progress are errors after this many retries.
 const ATTEMPTS_MAX: u32 = 10_000;
 
-/// Pause after EAGAIN, so that the system can get what it lacks: with [`ATTEMPTS_MAX`] a second
-/// and more in all.
+/// Pause after EAGAIN, so that the system can recover: with [`ATTEMPTS_MAX`] retries a second or
+/// more in all.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Where the bytes of an extent lie in the window it is moved to or from.
+/// The position of an extent's bytes in its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
     /// Offset of the first wanted byte in the window.
@@ -53,7 +53,7 @@ impl Placement {
     /// Placement of `bytes` bytes from `offset` of a file.
     ///
     /// # Panics
-    /// If the extent is within 8 KiB of the address space's size; no window could take it.
+    /// If the extent ends within 8 KiB of the end of the address space; no window could hold it.
     pub fn of(offset: u64, bytes: u64) -> Placement {
         let head_bytes = (offset % EXTENT_ALIGN_BYTES as u64) as usize;
         if bytes == 0 {
@@ -82,17 +82,17 @@ pub enum ReadMode {
 pub struct Cut {
     /// Offset in the file of the window's first byte.
     pub base: u64,
-    /// What goes by O_DIRECT: aligned at both ends.
+    /// The O_DIRECT part: aligned at both ends.
     pub direct: Range<u64>,
-    /// What goes through the page cache.
+    /// The page-cache part.
     pub buffered: Range<u64>,
     /// The window's first byte.
     pub window: *mut u8,
 }
 
 impl Cut {
-    /// An extent of which what lies before `direct_end` goes by O_DIRECT, whole blocks from the one
-    /// that it begins in.
+    /// An extent whose part before `direct_end` uses O_DIRECT, in whole blocks starting with the
+    /// block of its first byte.
     pub fn at(direct_end: u64, (offset, bytes): (u64, u64), window: *mut u8) -> Cut {
         let base = offset - offset % EXTENT_ALIGN_BYTES as u64;
         let direct_end = direct_end.max(base);
@@ -128,12 +128,12 @@ pub struct Segment {
 // SAFETY: the address comes from a `Window`, with the promise made at `submit` of the engine.
 unsafe impl Send for Segment {}
 
-/// What to do after an outcome.
+/// The next action after an outcome.
 #[derive(Debug)]
 pub enum Step {
     /// All bytes of the segment were moved.
     Done,
-    /// Go on: the segment now names what is missing.
+    /// Continue: the segment now names the missing part.
     Again,
     /// The request failed.
     Failed(Fault),
@@ -142,7 +142,7 @@ pub enum Step {
 /// Why a segment failed.
 #[derive(Debug)]
 pub enum Fault {
-    /// Not a byte was moved, and the operating system saw no error in that.
+    /// No byte was moved, and the operating system reported no error.
     NothingMoved,
     /// The error of the operating system.
     Refused(io::Error),
@@ -153,7 +153,7 @@ impl Segment {
         Segment { mode, offset, memory, bytes, attempts: 0 }
     }
 
-    /// Carries the segment out by attempts of `attempt` until it is complete.
+    /// Runs attempts until the segment is complete.
     pub fn carry_out(
         &mut self,
         mut attempt: impl FnMut(&Segment) -> io::Result<usize>,
@@ -169,7 +169,7 @@ impl Segment {
         }
     }
 
-    /// Takes the outcome of one attempt into account.
+    /// Applies the outcome of one attempt.
     pub fn advance(&mut self, outcome: io::Result<usize>, tally: &mut Transferred) -> Step {
         match outcome {
             Ok(0) => Step::Failed(Fault::NothingMoved),

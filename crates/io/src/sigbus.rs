@@ -1,14 +1,13 @@
 //! A mapped file that shrinks must not kill the process.
 //!
-//! Touching a mapped page that has no storage behind it raises SIGBUS. One process-wide handler,
-//! installed with the first mapping, looks the faulting address up in a fixed table of live
-//! mappings. If it lies in one, the mapping is marked poisoned and the rest of it, from the
-//! faulting page on, is replaced by zero pages, so that the access goes on; whoever used the
-//! mapping finds the mark afterwards. Faults anywhere else go to the handler that was there
-//! before.
+//! Touching a mapped page without storage behind it raises SIGBUS. One process-wide handler,
+//! installed with the first mapping, looks up the faulting address in a fixed table of live
+//! mappings. If the address is in one, the handler marks the mapping as poisoned and replaces the
+//! rest of it, from the faulting page on, with zero pages, so that the access continues; the user
+//! of the mapping checks the mark afterwards. Other faults go to the previous handler.
 //!
-//! The handler only reads and writes atomics of the table and makes one `mmap` call: nothing in it
-//! takes a lock or allocates.
+//! The handler only accesses atomics of the table and makes one `mmap` call: it takes no lock and
+//! allocates nothing.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -16,11 +15,11 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Mappings that can be alive at once; a static table, so that the handler needs no lock.
+/// Maximum number of live mappings; a static table, so that the handler needs no lock.
 const MAPPINGS_MAX: usize = 16_384;
 
 const FREE: usize = 0;
-/// Taken, but its bounds are not written yet. Neither value is the address of a mapping.
+/// Reserved, with its bounds not written yet. Neither value is the address of a mapping.
 const RESERVED: usize = 1;
 const NOT_POISONED: usize = usize::MAX;
 
@@ -43,17 +42,17 @@ static TABLE: [Entry; MAPPINGS_MAX] = [const {
 /// Where the next search for a free entry starts.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// Size of a page, for the handler, which cannot ask.
+/// Size of a page, stored for the handler.
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
 
-/// The action that was there before ours; written once, before ours is installed.
+/// The previous action; written once, before ours is installed.
 struct Previous(UnsafeCell<MaybeUninit<libc::sigaction>>);
 // SAFETY: written once under the lock of `INSTALLED` before the handler can run, then only read.
 unsafe impl Sync for Previous {}
 static PREVIOUS: Previous = Previous(UnsafeCell::new(MaybeUninit::zeroed()));
 static INSTALLED: OnceLock<Result<(), i32>> = OnceLock::new();
 
-/// A mapping's place in the table; leaves it when dropped, which must be before the mapping is
+/// A mapping's entry in the table; removed when dropped, which must happen before the mapping is
 /// unmapped.
 #[derive(Debug)]
 pub(crate) struct Guarded {
@@ -146,9 +145,9 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
     unsafe { *errno = saved };
 }
 
-/// If the address lies in a mapping of ours: poisons it and puts zero pages from the address's page
-/// to the mapping's end. To the end, because a truncated file would otherwise fault page by page,
-/// and split the mapping each time.
+/// If the address lies in one of our mappings: poisons it and puts zero pages from the address's
+/// page to the mapping's end. To the end, because a truncated file would otherwise fault page by
+/// page and split the mapping each time.
 fn replace_pages_at(address: usize) -> bool {
     for entry in &TABLE {
         let start = entry.start.load(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! What reading and writing have in common, as far as the engines are concerned.
+//! The part of reading and writing that engines share.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -26,20 +26,20 @@ impl Outlet {
         Outlet(sink)
     }
 
-    /// Delivers on a thread of the engine. A panic ends here, or the thread would end, and with
-    /// it every completion that is still to come; the process's hook has told its message.
+    /// Delivers on a thread of the engine. A panic ends here; otherwise the thread would end and
+    /// lose all completions still to come. The panic hook has printed its message.
     pub fn deliver(&self, completion: Completion) {
         // Nothing of ours is behind the sink; what it leaves broken is its owner's.
         let _ = catch_unwind(AssertUnwindSafe(|| (self.0)(completion)));
     }
 
-    /// Delivers on the thread of whoever submitted: a panic is theirs.
+    /// Delivers on the submitting thread: a panic is the submitter's.
     pub fn deliver_to_submitter(&self, completion: Completion) {
         (self.0)(completion);
     }
 }
 
-/// Waits for the end of an engine's thread; not from that thread itself, which would wait for ever.
+/// Waits for the end of an engine's thread, unless called on that thread, where it would deadlock.
 pub(crate) fn join(thread: JoinHandle<()>) {
     if thread.thread().id() != std::thread::current().id() {
         // A panic was already reported by the thread; there is nothing to add to it here.
@@ -65,10 +65,10 @@ impl Descriptor {
     }
 }
 
-/// A request to move an extent between a file and memory: the engines work on this trait and do
-/// not know in which direction the bytes go.
+/// A request to move an extent between a file and memory. The engines work on this trait and do not
+/// know the direction.
 pub trait Transfer: Debug + Send + Sync + 'static {
-    /// The direction, as it stands in thread names: "read".
+    /// The direction, as used in thread names: "read".
     const VERB: &'static str;
     /// The system call of one attempt: "pread".
     const CALL: &'static str;
@@ -79,9 +79,9 @@ pub trait Transfer: Debug + Send + Sync + 'static {
     fn path(&self) -> &Path;
     /// First byte and length of the extent.
     fn extent(&self) -> (u64, u64);
-    /// Error unless the request can be carried out as it stands.
+    /// Error unless the request can run as given.
     fn check(&self) -> Result<()>;
-    /// What goes by O_DIRECT and what through the page cache, of a checked request.
+    /// The O_DIRECT part and the page-cache part of a checked request.
     fn cut(&self) -> Cut;
     /// The descriptor for a mode.
     fn descriptor(&self, mode: ReadMode) -> io::Result<Descriptor>;
@@ -92,7 +92,7 @@ pub trait Transfer: Debug + Send + Sync + 'static {
     /// # Safety
     /// The segment's memory must be valid, initialised and used by nobody else.
     unsafe fn attempt(&self, segment: &Segment) -> io::Result<usize>;
-    /// What the file makes of the outcome of an attempt that the kernel made by descriptor.
+    /// The file's view of the outcome of an attempt that the kernel made by descriptor.
     ///
     /// # Safety
     /// As [`attempt`](Transfer::attempt).
@@ -100,7 +100,7 @@ pub trait Transfer: Debug + Send + Sync + 'static {
     /// The error for a segment that failed.
     fn error(&self, segment: &Segment, fault: Fault) -> IoError;
 
-    /// The completion of a request for which there is nothing to do: a wrong one, or an empty one.
+    /// The completion of an invalid or empty request.
     fn settled(&self) -> Option<Completion> {
         match self.check() {
             Err(error) => Some(self.immediately(Err(error))),
@@ -113,7 +113,7 @@ pub trait Transfer: Debug + Send + Sync + 'static {
         Completion { tag: self.tag(), result, latency_ns: 0 }
     }
 
-    /// The error that ends what is not begun any more.
+    /// The error of work that is not begun any more.
     fn cancelled(&self, offset: u64) -> IoError {
         IoError::Cancelled { path: self.path().to_path_buf(), offset }
     }
@@ -188,12 +188,12 @@ impl<T: Transfer> Pending<T> {
         (Arc::new(pending), cut.segments(segment_bytes))
     }
 
-    /// Whether a segment failed already: the others need not be begun any more.
+    /// Whether a segment has failed: the others need not begin.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Records the end of a segment; the completion, if it was the last one.
+    /// Records the end of a segment; returns the completion if it was the last one.
     pub fn segment_ended(&self, result: Result<Transferred>) -> Option<Completion> {
         match result {
             Ok(tally) => {

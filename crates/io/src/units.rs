@@ -1,4 +1,4 @@
-//! Numbers of bytes as people read them.
+//! Human-readable byte counts.
 
 /// Decimal: "2.482 GB".
 pub fn decimal_bytes(bytes: u64) -> String {

@@ -1,4 +1,4 @@
-//! The options of an io_uring, and why it may not be had.
+//! The options of an io_uring, and the reasons why it is unavailable.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub struct UringOptions {
     /// Longest single transfer; rounded up to a multiple of
     /// [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES), at most 1 GiB.
     pub segment_bytes: usize,
-    /// Set-up fails as if the kernel had refused: for tests of what comes instead.
+    /// Set-up fails as if the kernel had refused: for tests of the fallback.
     pub inject: Option<SetupFault>,
 }
 
@@ -30,12 +30,12 @@ pub enum SetupFault {
     Register(i32),
 }
 
-/// Why io_uring cannot be had here. Not an error of a file: the caller takes a
+/// Why io_uring is unavailable here. Not an error of a file: the caller uses a
 /// [`PreadPool`](crate::PreadPool) and shows the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("io_uring cannot be used: {reason}; {remedy}")]
 pub struct UringUnavailable {
-    /// The errno of the kernel, if it was the kernel that refused.
+    /// The errno, if the kernel refused.
     pub errno: Option<i32>,
     /// What failed.
     pub reason: String,

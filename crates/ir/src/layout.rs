@@ -11,6 +11,10 @@
 //!     ├ column 0: values [off, len]
 //!     └ column 1: codes  [off, len]  validity [off, len]  remap table 3
 //! ```
+//!
+//! An encoding is how values lie, not what they are. A table's type stays Decimal128 or Int64 while its files hold
+//! narrower values ([`Encoding::Narrow`], [`Encoding::Deltas`]) and may differ; only `format` and the two loaders
+//! know.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What can go wrong: cause, place, remedy.
+//! The errors of this crate: cause, place, remedy.
 
 use std::path::PathBuf;
 
@@ -8,55 +8,55 @@ use headrace_gpu::GpuError;
 use headrace_io::{IoError, OutOfBudget};
 use headrace_spill::SpillError;
 
-/// The result of everything here that touches a file.
+/// The result of every operation on files here.
 pub type Result<T> = std::result::Result<T, OocError>;
 
-/// Why an operator did not finish. No output file is left of one.
+/// Why an operator did not finish. It leaves no output file.
 #[derive(Debug, thiserror::Error)]
 pub enum OocError {
-    /// What was asked for contradicts itself.
+    /// The request contradicts itself.
     #[error("{what}\nhint: {remedy}")]
     Usage {
         /// The contradiction.
         what: String,
-        /// What to ask for instead.
+        /// What to request instead.
         remedy: String,
     },
-    /// An input is not what the operator needs.
+    /// An input does not meet the operator's requirements.
     #[error("{}: {what}\nhint: {remedy}", path.display())]
     Input {
         /// The file.
         path: PathBuf,
-        /// Where in it, and what is wrong there.
+        /// The place and the problem.
         what: String,
-        /// What helps.
+        /// The remedy.
         remedy: String,
     },
-    /// The limit of a memory is too small for the work.
+    /// A memory limit is too small for the work.
     #[error(
         "{what} needs {wanted_bytes} bytes of {memory}, the limit is {limit_bytes} bytes\nhint: {remedy}"
     )]
     Memory {
-        /// What needs it.
+        /// The part that needs it.
         what: String,
         /// "host memory", "device memory", "temporary files".
         memory: &'static str,
-        /// How much.
+        /// Required bytes.
         wanted_bytes: u64,
-        /// Of how much.
+        /// The limit.
         limit_bytes: u64,
-        /// What helps.
+        /// The remedy.
         remedy: String,
     },
     /// The budget of host memory refused.
     #[error(transparent)]
     Budget(#[from] OutOfBudget),
-    /// A GPU was asked for and cannot be had, or failed.
+    /// A GPU was requested and is not available, or failed.
     #[error("{what}\nhint: {remedy}")]
     Device {
         /// The reason.
         what: String,
-        /// What helps.
+        /// The remedy.
         remedy: String,
     },
     /// A file, outside of a race.
@@ -65,7 +65,7 @@ pub enum OocError {
     /// A file's format.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// Temporary files, or what they hold.
+    /// Temporary files, or their content.
     #[error(transparent)]
     Spill(SpillError),
     /// The race.
@@ -74,13 +74,13 @@ pub enum OocError {
     /// A device, outside of a race.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// Somebody asked for the end.
+    /// The operator was cancelled.
     #[error("interrupted")]
     Cancelled,
 }
 
 impl From<SpillError> for OocError {
-    /// Too little memory is the same error wherever it is noticed.
+    /// Too little memory is the same error wherever it is detected.
     fn from(error: SpillError) -> Self {
         match error {
             SpillError::Memory(refused) => Self::Budget(refused),
@@ -90,7 +90,7 @@ impl From<SpillError> for OocError {
 }
 
 impl OocError {
-    /// An input that is not as it must be.
+    /// An input that does not meet the requirements.
     pub fn input(
         path: impl Into<PathBuf>,
         what: impl Into<String>,
@@ -99,7 +99,7 @@ impl OocError {
         Self::Input { path: path.into(), what: what.into(), remedy: remedy.into() }
     }
 
-    /// A contradiction in what was asked for.
+    /// A contradiction in the request.
     pub fn usage(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Usage { what: what.into(), remedy: remedy.into() }
     }

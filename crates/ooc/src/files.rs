@@ -1,4 +1,4 @@
-//! Where files come from and go to.
+//! The seam for opening input and output files.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use headrace_io::{ReadAt, ReadMode, SourceFile};
 
 use crate::{OocError, Result};
 
-/// Opens and begins files: the seam under which faults are injected.
+/// Opens and creates files: the seam where faults are injected.
 pub trait Files: Debug + Send + Sync {
     /// A file to read.
     ///
@@ -19,7 +19,7 @@ pub trait Files: Debug + Send + Sync {
         Ok(SourceFile::open(path)?)
     }
 
-    /// A file whose size is known.
+    /// A file of known size.
     ///
     /// # Errors
     /// [`SinkFile::create`]'s.
@@ -35,7 +35,7 @@ pub trait Files: Debug + Send + Sync {
         Ok(SinkFile::growing(path)?)
     }
 
-    /// A file of a known size without a name, in a folder.
+    /// An unnamed file of known size, in a folder.
     ///
     /// # Errors
     /// [`SinkFile::unnamed`]'s.
@@ -43,7 +43,7 @@ pub trait Files: Debug + Send + Sync {
         Ok(SinkFile::unnamed(folder, size_bytes)?)
     }
 
-    /// What was written to an unnamed file, to be read as long as that lives.
+    /// The content of an unnamed file, readable while that lives.
     ///
     /// # Errors
     /// [`SinkFile::read_back`]'s.
@@ -52,14 +52,14 @@ pub trait Files: Debug + Send + Sync {
     }
 }
 
-/// Files as they are.
+/// Real files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PlainFiles;
 
 impl Files for PlainFiles {}
 
 /// # Errors
-/// [`OocError::Usage`] where two outputs are one file, or one would replace an input.
+/// [`OocError::Usage`] if two outputs are one file, or one would replace an input.
 pub(crate) fn check_outputs(outputs: &[&Path], inputs: &[&Path]) -> Result<()> {
     let same = |a: &Path, b: &Path| match (place_of(a), place_of(b)) {
         (Some(a), Some(b)) => a == b,
@@ -79,7 +79,7 @@ pub(crate) fn check_outputs(outputs: &[&Path], inputs: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Where a path leads, whether or not there is a file.
+/// Where a path leads, whether or not the file exists.
 fn place_of(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().or_else(|| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -87,7 +87,7 @@ fn place_of(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Writes all of `bytes`; what was interrupted or short is resumed.
+/// Writes all of `bytes`; interrupted and short writes are resumed.
 pub(crate) fn write_all(sink: &dyn WriteAt, mut offset: u64, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         let written = match sink.write_at(ReadMode::Buffered, offset, bytes) {

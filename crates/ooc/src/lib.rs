@@ -1,4 +1,4 @@
-//! Out-of-core operators on the race: what SQL is not needed for.
+//! Out-of-core operators on the race that need no SQL.
 //!
 //! ```text
 //!  files ──► a plan (which bytes are a chunk; made before the race) ──► flow::Race ──► sinks, a number, a vector
@@ -6,8 +6,8 @@
 //!                                        host kernel (a HostProducer) ─┴─ device kernel (a DeviceProgram)
 //! ```
 //!
-//! Each operator is a folder: a plan that knows the data, and one kernel for each processor, of which the
-//! host's is the oracle of the device's. What they share is here:
+//! Each operator is a folder: a plan that knows the data, and one kernel for each processor; the host's
+//! kernel is the oracle of the device's. They share:
 //!
 //! [`sets`]: intersection, union and differences of sorted keys; [`sort`]: records, and tables of Arrow files;
 //! [`matvec`]: products of a matrix with vectors; [`generate`]: inputs for them.
@@ -20,7 +20,8 @@
 //! | [`Room`] | what the options come to on this machine: the processor, the memory budget |
 //! | [`Report`] | what ran where, why not elsewhere, bytes, times, peaks of memory |
 //!
-//! This crate must never know: SQL, queries, who asks. Rates are GB/s with GB = 10^9 bytes, times nanoseconds.
+//! This crate must never know: SQL, queries, who calls. Rates are GB/s with GB = 10^9 bytes, times
+//! nanoseconds.
 
 #![warn(missing_docs)]
 

@@ -8,16 +8,16 @@ use headrace_io::ReadAt;
 
 use crate::{NumberType, OocError, Result};
 
-/// What every file begins with.
+/// The first bytes of every file.
 pub const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Longest header that is looked at: no shape of numbers needs more.
+/// Longest accepted header: no shape of numbers needs more.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 
-/// Values begin at a multiple of this in files that are written here.
+/// Values in files written here begin at a multiple of this.
 const ALIGN_BYTES: usize = 64;
 
-/// What the header says.
+/// The content of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Npy {
     /// Of each value.
@@ -30,16 +30,15 @@ pub struct Npy {
     pub data_offset: u64,
 }
 
-/// What is wrong with a header, and what helps.
+/// The problem of a header, and the remedy.
 type Fault = (String, String);
 
 impl Npy {
-    /// Reads the header, and makes sure that the file has all values. What follows them is ignored, as NumPy
-    /// does.
+    /// Reads the header, and checks that the file has all values. Trailing bytes are ignored, as in NumPy.
     ///
     /// # Errors
-    /// [`OocError::Input`] for a file that is no `.npy` file, is shorter than it says, or has values of
-    /// another kind than numbers in little-endian order; those of the read.
+    /// [`OocError::Input`] for a file that is not a `.npy` file, is shorter than it says, or has values
+    /// other than little-endian numbers; errors of the read.
     pub fn of(file: &dyn ReadAt) -> Result<Npy> {
         let fault = |(what, remedy): Fault| OocError::input(file.path(), what, remedy);
         let mut start = vec![0; file.size_bytes().min(12) as usize];
@@ -66,7 +65,7 @@ impl Npy {
     /// Parses a header: the bytes of a file from its first to its first value, or more.
     ///
     /// # Errors
-    /// What is wrong with it, and what helps.
+    /// The problem, and the remedy.
     pub fn parse(start: &[u8]) -> std::result::Result<Npy, Fault> {
         let data_offset = data_offset(start)?;
         let Some(header) = start.get(..data_offset as usize) else {
@@ -78,7 +77,7 @@ impl Npy {
         Ok(npy)
     }
 
-    /// Bytes of all values, if any file can have as many.
+    /// Bytes of all values, if they fit in a file.
     pub fn data_bytes(&self) -> Option<u64> {
         let of_value = self.number.bytes() as u64;
         // An axis of no values makes it 0, however long the others are.
@@ -92,7 +91,7 @@ impl Npy {
 /// The header of a file of such values, with the first index running slowest.
 ///
 /// # Panics
-/// For [`NumberType::Bf16`], which NumPy has no name for.
+/// For [`NumberType::Bf16`], which has no name in NumPy.
 pub fn header(number: NumberType, shape: &[u64]) -> Vec<u8> {
     let values = match number {
         NumberType::I32 => "<i4",
@@ -125,7 +124,7 @@ fn prefix_bytes(start: &[u8]) -> usize {
     if start.get(MAGIC.len()) == Some(&1) { 10 } else { 12 }
 }
 
-/// Where the values begin, by the first 12 bytes.
+/// Offset of the values, from the first 12 bytes.
 fn data_offset(start: &[u8]) -> std::result::Result<u64, Fault> {
     if !start.starts_with(MAGIC) {
         return Err(broken("the file does not begin as one"));
@@ -215,7 +214,7 @@ impl<'a> Dictionary<'a> {
         Ok(&rest[..length])
     }
 
-    /// What one run of letters and digits says.
+    /// The meaning of a run of letters and digits.
     fn word(&mut self) -> &'a [u8] {
         self.skip_blanks();
         let rest = &self.text[self.at..];

@@ -1,4 +1,4 @@
-//! Numbers as they lie in files, little-endian, and the order in which they are sorted.
+//! Numbers as stored in files, little-endian, and their sort order.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ pub enum NumberType {
     F32,
     /// IEEE 754 binary64.
     F64,
-    /// The upper half of a binary32: for storage alone, sums are of binary32.
+    /// The upper half of a binary32: for storage only, sums use binary32.
     Bf16,
 }
 
@@ -40,7 +40,7 @@ impl NumberType {
         }
     }
 
-    /// As users name it.
+    /// Its user-visible name.
     pub fn name(self) -> &'static str {
         match self {
             Self::I32 => "i32",
@@ -76,11 +76,11 @@ impl FromStr for NumberType {
 pub trait Number: Pod + Send + Sync + fmt::Debug + fmt::Display {
     /// Its type.
     const TYPE: NumberType;
-    /// What is compared instead of it: unsigned, so that its bits have the same order.
+    /// An unsigned number whose bits have the same order.
     type Ordered: Pod + Ord + Into<u64> + Send + Sync + fmt::Debug;
 
-    /// Numbers are sorted as these are: integers by value; floats by value with -0 equal to 0, and every
-    /// NaN equal to every other and above all else.
+    /// Numbers sort in the order of these: integers by value; floats by value with -0 equal to 0, and
+    /// all NaNs equal and greater than everything else.
     fn ordered(self) -> Self::Ordered;
 }
 

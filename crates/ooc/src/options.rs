@@ -1,4 +1,4 @@
-//! What may be asked of every operator.
+//! Options of every operator.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,15 +9,15 @@ use headrace_io::DirectEngine;
 
 use crate::{Files, PlainFiles};
 
-/// Where the work is done.
+/// Where the work runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Processor {
-    /// Where it is expected to be done sooner; the report has the reason.
+    /// Wherever it should finish sooner; the report has the reason.
     #[default]
     Auto,
-    /// On the cores.
+    /// On the CPU.
     Cpu,
-    /// On the GPU; an error where there is none.
+    /// On the GPU; an error if there is none.
     Cuda,
 }
 
@@ -44,26 +44,26 @@ impl fmt::Display for Processor {
     }
 }
 
-/// How an operator runs. [`Default`] is what a user wants who says nothing.
+/// How an operator runs. [`Default`] suits a user without special wishes.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where.
+    /// The processor.
     pub processor: Processor,
     /// Ordinal of the GPU.
     pub device: usize,
-    /// Threads that work on chunks; `None`: all cores.
+    /// Threads that process chunks; `None`: all cores.
     pub threads: Option<usize>,
     /// Host memory for everything; `None`: half of what is free.
     pub memory_limit_bytes: Option<u64>,
     /// Device memory for everything; `None`: nine tenths of what is free.
     pub device_limit_bytes: Option<u64>,
-    /// Input of a chunk; `None`: what suits the operator and the limits.
+    /// Input bytes per chunk; `None`: suited to the operator and the limits.
     pub chunk_bytes: Option<usize>,
-    /// Chunks under way on a device; `None`: what suits the operator. 1 leaves nothing to overlap.
+    /// Chunks in flight on a device; `None`: suited to the operator. 1 allows no overlap.
     pub slots: Option<usize>,
     /// How the input is read.
     pub access: AccessPath,
-    /// What carries out O_DIRECT.
+    /// The engine for O_DIRECT.
     pub direct_engine: DirectEngine,
     /// How output is written.
     pub write_access: WriteAccess,
@@ -71,9 +71,9 @@ pub struct Options {
     pub sync: bool,
     /// Records the stages of all races.
     pub trace: Option<Trace>,
-    /// Ends it early.
+    /// Cancels it.
     pub token: CancelToken,
-    /// Where files come from and go to.
+    /// The seam for files.
     pub files: Arc<dyn Files>,
 }
 
@@ -99,13 +99,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Threads that work on chunks.
+    /// Threads that process chunks.
     pub fn threads(&self) -> usize {
         let cores = headrace_io::system::cores;
         self.threads.unwrap_or_else(cores).max(1)
     }
 
-    /// What of them a race is to obey; slots and windows are the operator's.
+    /// The part that applies to a race; slots and windows are the operator's.
     pub fn race(&self) -> RaceOptions {
         RaceOptions {
             access: self.access,

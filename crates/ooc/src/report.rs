@@ -1,4 +1,4 @@
-//! What an operator did.
+//! The report of an operator.
 
 use headrace_flow::RaceReport;
 use headrace_io::decimal_bytes;
@@ -7,18 +7,18 @@ use serde::Serialize;
 /// One race of an operator.
 #[derive(Debug, Clone, Serialize)]
 pub struct Pass {
-    /// What it was for.
+    /// Its purpose.
     pub name: &'static str,
-    /// What happened in it.
+    /// Its report.
     pub race: RaceReport,
 }
 
-/// What ran where, and what it took.
+/// Where an operator ran, and its cost.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// The processor, in words: "2 threads", "NVIDIA H200".
     pub ran_on: String,
-    /// Why not on a GPU, if it did not.
+    /// Why not on a GPU, if it did not run there.
     pub why_not_cuda: Option<String>,
     /// Bytes of the input files that the answer depends on.
     pub input_bytes: u64,
@@ -26,26 +26,26 @@ pub struct Report {
     pub output_bytes: u64,
     /// From the call to the return.
     pub wall_ns: u64,
-    /// Of this the planning before the first race.
+    /// Of this, the planning before the first race.
     pub plan_ns: u64,
     /// The races, in their order.
     pub passes: Vec<Pass>,
     /// The limit of host memory.
     pub host_limit_bytes: u64,
-    /// The most of it that was reserved at a time.
+    /// Peak reservation.
     pub host_peak_bytes: u64,
     /// The limit of device memory; 0 without a device.
     pub device_limit_bytes: u64,
-    /// The most of it that was in use at a time.
+    /// Peak use.
     pub device_peak_bytes: u64,
     /// Bytes of temporary files that were written.
     pub temporary_bytes: u64,
-    /// Whatever else a user should know.
+    /// Other notes for the user.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// Bytes of input, or of output where there is none, a nanosecond: GB/s of the whole call.
+    /// Bytes of input, or of output if there is none, per nanosecond: GB/s of the whole call.
     pub fn gb_per_s(&self) -> f64 {
         self.moved_bytes() as f64 / self.wall_ns.max(1) as f64
     }
@@ -54,7 +54,7 @@ impl Report {
         if self.input_bytes > 0 { self.input_bytes } else { self.output_bytes }
     }
 
-    /// What a person reads after the answer, line by line.
+    /// The human-readable lines after the answer.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!(
             "{} in {:.3} s, {:.2} GB/s, on {}",
@@ -76,7 +76,7 @@ impl Report {
         lines
     }
 
-    /// The races of a name: what one is bound by, or the longest of many.
+    /// The races of a name: the bottleneck of one, or the longest of many.
     fn passes_line(&self, name: &str) -> String {
         let races = || self.passes.iter().filter(|pass| pass.name == name).map(|pass| &pass.race);
         // What has no input has output.

@@ -1,4 +1,4 @@
-//! What the options come to on this machine.
+//! The options applied to this machine.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use headrace_io::system::{SysRoot, available_memory_bytes};
 
 use crate::{OocError, Options, Pass, Processor, Report, Result};
 
-/// Host memory where nobody knows how much is free.
+/// Host memory if the free amount is unknown.
 const UNKNOWN_MEMORY_BYTES: u64 = 4 << 30;
 
-/// A GPU and what of its memory may be used.
+/// A GPU and its usable memory.
 #[derive(Debug, Clone)]
 pub struct DeviceRoom {
-    /// Where all device memory comes from.
+    /// The pool of all device memory.
     pub pool: Arc<DevicePool>,
     compiler: Arc<Compiler>,
 }
@@ -36,7 +36,7 @@ impl DeviceRoom {
     /// The kernels of a source, compiled for the device.
     ///
     /// # Errors
-    /// Those of the compiler and the driver.
+    /// Errors of the compiler and the driver.
     pub fn module(&self, source: &Source<'_>) -> Result<Arc<Module>> {
         let device = self.pool.device();
         let arch = device.info().arch();
@@ -44,7 +44,7 @@ impl DeviceRoom {
         Ok(Module::load(device, &cubin)?)
     }
 
-    /// Bytes that may still be taken.
+    /// Bytes still available.
     pub fn free_bytes(&self) -> u64 {
         let stats = self.pool.stats();
         stats.budget_bytes.saturating_sub(stats.in_use_bytes)
@@ -54,9 +54,9 @@ impl DeviceRoom {
 /// The processor and the memory of one call of an operator.
 #[derive(Debug, Clone)]
 pub struct Room {
-    /// Host memory, all of it.
+    /// All host memory.
     pub memory: Arc<MemoryBudget>,
-    /// The GPU, if the work is done there.
+    /// The GPU, if the work runs there.
     pub device: Option<DeviceRoom>,
     /// Why there is none.
     pub why_not_cuda: Option<String>,
@@ -65,11 +65,10 @@ pub struct Room {
 }
 
 impl Room {
-    /// What the options come to. `cpu_is_faster` is why an operator does its work on the cores unless it is
-    /// told otherwise.
+    /// Resolves the options. `cpu_is_faster` is the reason for an operator to use the CPU by default.
     ///
     /// # Errors
-    /// [`OocError::Device`] where a GPU was asked for and there is none.
+    /// [`OocError::Device`] if a GPU was requested and there is none.
     pub fn new(options: &Options, cpu_is_faster: Option<&str>) -> Result<Room> {
         let available = || available_memory_bytes(&SysRoot::host()).map(|bytes| bytes / 2);
         let limit_bytes = options.memory_limit_bytes.or_else(available);
@@ -91,7 +90,7 @@ impl Room {
         Ok(Room { memory, device, why_not_cuda, threads: options.threads() })
     }
 
-    /// What ran where; the operator adds what it knows.
+    /// The report so far; the operator completes it.
     pub fn report(&self, passes: Vec<(&'static str, RaceReport)>) -> Report {
         let stats = self.device.as_ref().map(|device| device.pool.stats()).unwrap_or_default();
         Report {
@@ -111,7 +110,7 @@ impl Room {
     }
 }
 
-/// The cores that work, in words.
+/// The number of working cores in words.
 pub(crate) fn on_threads(threads: usize) -> String {
     if threads == 1 { "1 thread".to_string() } else { format!("{threads} threads") }
 }

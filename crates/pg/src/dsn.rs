@@ -1,8 +1,8 @@
-//! Where the server is and who asks: a DSN, completed as psql would complete it.
+//! The server and the user: a DSN, completed like in psql.
 //!
-//! A DSN is a URI or `key=value` pairs. What it leaves open comes from the PG* variables, then from
-//! psql's defaults: the server's socket, the user of the operating system. A password that is still
-//! missing is looked up in ~/.pgpass.
+//! A DSN is a URI or `key=value` pairs. Missing parts come from the PG* variables, then from psql's
+//! defaults: the server's socket, the user of the operating system. A missing password is looked up
+//! in ~/.pgpass.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ use crate::words;
 /// Folders in which servers put their sockets.
 const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
-/// What of a DSN is about TLS, and the variables in its place.
+/// The TLS parameters of a DSN, and their variables.
 const TLS_WORDS: [(&str, &str); 4] = [
     ("sslmode", "PGSSLMODE"),
     ("sslrootcert", "PGSSLROOTCERT"),
@@ -29,14 +29,14 @@ const TLS_WORDS: [(&str, &str); 4] = [
 /// The environment, or a test's.
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A server and how to talk to it.
+/// A server and its connection parameters.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub config: Config,
     pub tls: Tls,
 }
 
-/// How to connect; an empty DSN asks the environment alone.
+/// How to connect; an empty DSN uses the environment alone.
 pub(crate) fn resolve(dsn: &str, variable: Variables<'_>) -> Result<Server> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
     let (dsn, words) = words::take(dsn, &TLS_WORDS.map(|(word, _)| word));
@@ -122,7 +122,7 @@ fn default_host() -> String {
     there.map_or_else(|| "localhost".into(), ToString::to_string)
 }
 
-/// The password file's first line that fits. As for psql, a file that others may read does not count.
+/// The first matching line of the password file. As in psql, a file that others may read is ignored.
 fn from_pgpass(config: &Config, set: Variables<'_>) -> Option<String> {
     let file = set("PGPASSFILE").map(PathBuf::from);
     let file = file.or_else(|| set("HOME").map(|home| Path::new(&home).join(".pgpass")))?;
@@ -151,7 +151,7 @@ fn from_pgpass(config: &Config, set: Variables<'_>) -> Option<String> {
     })
 }
 
-/// Fields between colons; a backslash takes a colon's or a backslash's meaning away.
+/// Fields between colons; a backslash escapes a colon or a backslash.
 fn pgpass_fields(line: &str) -> Vec<String> {
     if line.starts_with('#') {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! How a failure reads: cause and place in one line, and the remedy.
+//! The text of a failure: cause and place in one line, and the remedy.
 
 use std::fmt;
 
@@ -14,20 +14,20 @@ pub type Result<T> = std::result::Result<T, PgError>;
 pub struct PgError {
     /// What happened and where.
     pub cause: String,
-    /// What to do about it; empty if nothing is known to help.
+    /// The remedy; empty if none is known.
     pub remedy: String,
-    /// What kind it is.
+    /// Its kind.
     pub kind: ErrorKind,
 }
 
-/// Kinds of failures, as exit codes tell them apart.
+/// Kinds of failures, as in exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The command line is wrong.
     Usage,
     /// The server, a value or a file.
     Failed,
-    /// Somebody asked to stop.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -42,7 +42,7 @@ impl PgError {
         PgError { kind: ErrorKind::Usage, ..PgError::new(cause) }
     }
 
-    /// Somebody asked to stop.
+    /// It was cancelled.
     pub fn cancelled() -> PgError {
         PgError { kind: ErrorKind::Cancelled, ..PgError::new("cancelled; nothing was left behind") }
     }
@@ -53,7 +53,7 @@ impl PgError {
         self
     }
 
-    /// 1, 2 for a wrong command line, 130 if somebody asked to stop.
+    /// 1, 2 for a wrong command line, 130 after cancellation.
     pub fn exit_code(&self) -> i32 {
         match self.kind {
             ErrorKind::Failed => 1,
@@ -62,7 +62,7 @@ impl PgError {
         }
     }
 
-    /// What the server, or the way to it, said; `place` is what was being done.
+    /// An error of the server or the connection; `place` is the failed activity.
     pub(crate) fn server(place: &str, error: &tokio_postgres::Error) -> PgError {
         let Some(said) = error.as_db_error() else {
             let cause = format!("{place}: {}", with_sources(error));
@@ -79,7 +79,7 @@ impl PgError {
     }
 }
 
-/// Where the server itself has no hint.
+/// If the server has no hint.
 fn remedy_of(code: &SqlState) -> Option<String> {
     let remedy = match *code {
         SqlState::TOO_MANY_CONNECTIONS => "ask for fewer connections: --jobs 1",
@@ -98,7 +98,7 @@ fn remedy_of(code: &SqlState) -> Option<String> {
     Some(remedy.to_string())
 }
 
-/// The library's errors say the rest in their sources.
+/// The library's errors have details in their sources.
 fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! A client of PostgreSQL servers: what the command line asks them for, from outside.
+//! A client of PostgreSQL servers for the command line's commands.
 //!
 //! # The data that flows through
 //!
@@ -10,13 +10,13 @@
 //! doctor   catalogs, settings, statistics ─► Facts ─► findings ─► text, JSON, exit code
 //! ```
 //!
-//! A server is any PostgreSQL, with the extension or without it; nothing is written to it, and every
-//! transaction is read-only. What this program reads, a reader with the same rights could.
+//! A server is any PostgreSQL, with or without the extension. Nothing is written to it, and every
+//! transaction is read-only. It reads only what any reader with the same rights could.
 //!
 //! # What this crate must never know
 //!
-//! DataFusion, pipelines, GPUs, the server's headers, terminals. What is beside the server's process
-//! (its data directory, its sockets of other services) is not looked at: the server is asked.
+//! DataFusion, pipelines, GPUs, the server's headers, terminals. It only queries the server, and
+//! does not look beside the server's process (its data directory, sockets of other services).
 //!
 //! Units: bytes; GB = 10^9 bytes; a block is one page of a table's heap.
 

@@ -21,10 +21,10 @@ use crate::tls;
 /// How soon a cancelled wait ends.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
 
-/// How long the server is given to take a cancel request.
+/// How long the server may take to accept a cancel request.
 const CANCEL_REQUEST: Duration = Duration::from_secs(1);
 
-/// A connection with what drives it. Nothing else runs in its thread while it waits.
+/// A connection with its driver. Nothing else runs in its thread while it waits.
 pub(crate) struct Session {
     runtime: Runtime,
     client: Client,
@@ -34,7 +34,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects. A command line's session says nothing and has no time limits.
+    /// Connects. A command line's session is silent and has no time limits.
     pub fn connect(server: &Server, cancel: &AtomicBool) -> Result<Session> {
         let place = dsn::place(&server.config);
         let runtime = Builder::new_current_thread()
@@ -82,12 +82,12 @@ impl Session {
         &self.place
     }
 
-    /// What the server has said beside its answers since this was last asked.
+    /// The server's notices since the last call.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut self.notices.lock())
     }
 
-    /// Statements without parameters and answers.
+    /// Statements without parameters and results.
     pub fn execute(&self, cancel: &AtomicBool, sql: &str) -> Result<()> {
         self.wait(cancel, "", self.client.batch_execute(sql))
     }
@@ -102,7 +102,7 @@ impl Session {
         self.wait(cancel, "", self.client.query(sql, parameters))
     }
 
-    /// What a query's columns would be.
+    /// The columns of a query.
     pub fn describe(&self, cancel: &AtomicBool, place: &str, sql: &str) -> Result<Statement> {
         self.wait(cancel, place, self.client.prepare(sql))
     }
@@ -125,7 +125,7 @@ impl Session {
             .ok_or_else(|| PgError::new(format!("{}: no answer", self.place)))
     }
 
-    /// Waits for the server's work, which ends there too when somebody asks to stop.
+    /// Waits for the server's work; cancellation ends both.
     pub fn wait<T>(
         &self,
         cancel: &AtomicBool,
@@ -136,7 +136,7 @@ impl Session {
         self.drive(cancel, async { work.await.map_err(|error| PgError::server(place, &error)) })
     }
 
-    /// As [`wait`](Self::wait), of work that may fail by itself.
+    /// Like [`wait`](Self::wait), for work that may fail.
     pub fn drive<T>(
         &self,
         cancel: &AtomicBool,
@@ -157,7 +157,7 @@ impl Session {
         })
     }
 
-    /// For what the library alone can do.
+    /// For operations that only the library has.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -166,8 +166,8 @@ impl Session {
 type Tried<S> =
     std::result::Result<(Client, tokio_postgres::Connection<Socket, S>), tokio_postgres::Error>;
 
-/// The first way that works. The next one is tried where the server, or TLS, refused it; what the first one failed
-/// by is told.
+/// The first mode that works. The next one is tried if the server, or TLS, refused it; the error is that of the
+/// first.
 async fn connect(server: &Server) -> Tried<<MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream> {
     let try_mode = |mode: SslMode| {
         let mut config = server.config.clone();
@@ -189,7 +189,7 @@ async fn connect(server: &Server) -> Tried<<MakeRustlsConnect as MakeTlsConnect<
     first
 }
 
-/// What the work comes to; `None` if somebody asked to stop first.
+/// The result of the work; `None` if it was cancelled first.
 async fn until<T>(cancel: &AtomicBool, work: impl Future<Output = T>) -> Option<T> {
     let stopped = async {
         while !cancel.load(Ordering::Relaxed) {

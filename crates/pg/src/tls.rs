@@ -1,11 +1,11 @@
-//! TLS as libpq has it: which modes, which certificates.
+//! TLS as in libpq: modes and certificates.
 //!
-//! `disable`, `allow`, `prefer` (without a word), `require`, `verify-ca`, `verify-full`. A file of authorities'
-//! certificates (`sslrootcert`, or ~/.postgresql/root.crt if it is there) is heeded in every mode;
-//! `sslrootcert=system` takes the system's and `verify-full`. UNIX sockets have no TLS.
+//! `disable`, `allow`, `prefer` (the default), `require`, `verify-ca`, `verify-full`. A file of root
+//! certificates (`sslrootcert`, or ~/.postgresql/root.crt if it exists) applies in every mode;
+//! `sslrootcert=system` uses the system's and `verify-full`. UNIX sockets have no TLS.
 //!
-//! Other than libpq: a host's name must be among a certificate's alternative names, its common name does not
-//! count; lists of revoked certificates are not read.
+//! Unlike in libpq, a host's name must be among a certificate's alternative names, its common name does not
+//! count; certificate revocation lists are not read.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -25,31 +25,31 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::{PgError, Result};
 
-/// What a DSN and the environment say of TLS, each as written.
+/// The TLS parameters of a DSN and the environment, as written.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wishes {
     pub mode: Option<String>,
     pub root_file: Option<String>,
     pub certificate_file: Option<String>,
     pub key_file: Option<String>,
-    /// The folder of a user's own settings, if it has a home.
+    /// The folder of a user's own settings, if there is a home.
     pub user_folder: Option<PathBuf>,
 }
 
-/// How connections are made.
+/// The mode of connections.
 #[derive(Clone)]
 pub(crate) struct Tls {
-    /// Modes of the library, tried one after the other.
+    /// The library's modes, tried in order.
     pub attempts: Vec<SslMode>,
-    /// What makes them safe.
+    /// The TLS connector for them.
     pub connector: MakeRustlsConnect,
 }
 
 impl Tls {
-    /// As wished for.
+    /// As requested.
     ///
     /// # Errors
-    /// A word that means nothing, a file that cannot be read.
+    /// An invalid word, a file that cannot be read.
     pub fn new(wishes: &Wishes) -> Result<Tls> {
         let default_mode = match wishes.root_file.as_deref() {
             Some("system") => "verify-full",
@@ -91,7 +91,7 @@ impl Tls {
     }
 }
 
-/// What helps if a connection fails so; empty if nothing is known to.
+/// The remedy for such a failed connection; empty if none is known.
 pub(crate) fn remedy(cause: &str) -> &'static str {
     if cause.contains("server does not support TLS") {
         "the server has ssl = off: sslmode=prefer talks without TLS then"
@@ -103,7 +103,7 @@ pub(crate) fn remedy(cause: &str) -> &'static str {
     }
 }
 
-/// A file that is named, or the user's own if it is there.
+/// A named file, or the user's own if it exists.
 fn file(named: Option<&String>, folder: Option<&PathBuf>, own: &str) -> Option<PathBuf> {
     let own = || folder.map(|folder| folder.join(own)).filter(|file| file.exists());
     named.map(PathBuf::from).or_else(own)
@@ -124,7 +124,7 @@ fn certificates(what: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>>
     }
 }
 
-/// Who may vouch for the server; `None` if nobody has to.
+/// The trusted certificates; `None` if none are needed.
 fn authorities(wishes: &Wishes, mode: &str) -> Result<Option<Authorities>> {
     if wishes.root_file.as_deref() == Some("system") {
         if mode != "verify-full" {
@@ -152,7 +152,7 @@ fn authorities(wishes: &Wishes, mode: &str) -> Result<Option<Authorities>> {
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// Who this client is, if it has a certificate.
+/// This client's certificate, if it has one.
 fn identity(wishes: &Wishes, mode: &str) -> Result<Option<Identity>> {
     let folder = wishes.user_folder.as_ref();
     let certificate = file(wishes.certificate_file.as_ref(), folder, "postgresql.crt");
@@ -249,7 +249,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Whether it was refused because it may sign others, and for nothing that is checked before.
+/// Whether it was refused only because it may sign others, and for nothing that is checked before.
 fn is_authority(error: &Error) -> bool {
     let Error::InvalidCertificate(CertificateError::Other(cause)) = error else { return false };
     matches!(cause.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))

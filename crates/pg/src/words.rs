@@ -1,8 +1,8 @@
-//! Words of a DSN that the library does not know: taken out of it before it is read.
+//! Parameters of a DSN that the library does not know: removed before it is parsed.
 
 use std::collections::BTreeMap;
 
-/// A DSN without these keys, and their values. What cannot be read is left to the library to refuse.
+/// A DSN without these keys, and their values. Malformed text is left for the library to refuse.
 pub(crate) fn take(dsn: &str, keys: &[&str]) -> (String, BTreeMap<String, String>) {
     let is_uri = ["postgres://", "postgresql://"].iter().any(|scheme| dsn.starts_with(scheme));
     match is_uri {
@@ -57,7 +57,7 @@ fn take_of_pairs(dsn: &str, keys: &[&str]) -> (String, BTreeMap<String, String>)
     (kept + rest, taken)
 }
 
-/// The value at the beginning of a text, and how many bytes it takes there.
+/// The value at the beginning of a text, and its length.
 fn value(text: &str) -> (String, usize) {
     let is_quoted = text.starts_with('\'');
     let mut value = String::new();

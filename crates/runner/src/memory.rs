@@ -1,4 +1,7 @@
 //! How the memory of a runner is divided.
+//!
+//! A stage that reads the rows of another plan has its own memory account, because the stage below it may hold the
+//! whole budget. The second grouping of DISTINCT has one for the same reason.
 
 use headrace_io::system::{SysRoot, available_memory_bytes};
 

@@ -11,6 +11,8 @@
 //! are joined at a time, each by one thread. A partition that is too large still is divided again; one
 //! key whose rows are too large alone is joined piece by piece where that means the same. Partial
 //! states of groups, and first rows of an order, are put together at the end.
+//!
+//! When one key's rows are joined piece by piece, rows without a match go on to the next piece.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,5 +1,9 @@
 //! A table's segments on their way to the GPUs: as many as can be planned at once, then the rest as
 //! the race wants it.
+//!
+//! Whether all columns are resident, and one launch for all of them, depend on every segment. So up to half a
+//! million columns of segments are planned before the race. The rest of a larger table is planned by the device
+//! that begins a chunk.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};

@@ -1,4 +1,4 @@
-//! The GPUs as users ask for them: what the driver tells, and what `nvidia-smi` says of the moment.
+//! The GPUs as users see them: facts from the driver, and the current state from `nvidia-smi`.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// What there is on a machine with a driver of NVIDIA's.
+/// Present on a machine with an NVIDIA driver.
 const CONTROL_FILE: &str = "/dev/nvidiactl";
 
 /// How long `nvidia-smi` may take: it is slow on a machine that has just started.
 const SMI_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is asked of it, in the order of [`Now`]'s fields.
+/// The queried fields, in the order of [`Now`]'s fields.
 const SMI_FIELDS: &str = "uuid,driver_version,memory.used,utilization.gpu,temperature.gpu,power.draw,\
     power.limit,pcie.link.gen.current,pcie.link.width.current,ecc.errors.uncorrected.volatile.total";
 
-/// Why this machine has no GPU, as far as that can be told without a driver; `None` if it may have one.
+/// Why this machine has no GPU, as far as that is known without a driver; `None` if it may have one.
 pub fn why_none() -> Option<String> {
     let has = Path::new(CONTROL_FILE).exists();
     (!has).then(|| format!("this machine has no NVIDIA device: there is no {CONTROL_FILE}"))
 }
 
-/// The GPUs, or why there is none.
+/// The GPUs, or why there are none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Devices {
     /// Each of them.
     pub devices: Vec<Device>,
-    /// Why there is none.
+    /// Why there are none.
     pub why_none: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct Device {
     pub uuid: String,
     /// Its address on the bus.
     pub pci_address: String,
-    /// As in 9.0.
+    /// Such as 9.0.
     pub compute_capability: String,
     /// All of its memory.
     pub memory_bytes: i64,
@@ -55,16 +55,16 @@ pub struct Device {
     pub memory_gb_per_s: f64,
     /// The CUDA version that the driver supports.
     pub cuda_version: Option<String>,
-    /// What is so at the moment.
+    /// The current state.
     pub now: Now,
 }
 
-/// What `nvidia-smi` says, where it says something.
+/// Output of `nvidia-smi`, if there is any.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Now {
     /// The driver's version.
     pub driver_version: Option<String>,
-    /// Memory that processes have.
+    /// Memory in use by processes.
     pub memory_used_bytes: Option<i64>,
     /// Share of time with a kernel.
     pub utilization_percent: Option<f64>,
@@ -72,17 +72,17 @@ pub struct Now {
     pub temperature_c: Option<f64>,
     /// Power drawn.
     pub power_w: Option<f64>,
-    /// And the most that it may draw.
+    /// The power limit.
     pub power_limit_w: Option<f64>,
     /// Generation of the link.
     pub pcie_generation: Option<i32>,
     /// Its lanes.
     pub pcie_lanes: Option<i32>,
-    /// Errors of memory since the driver's start that could not be corrected.
+    /// Uncorrected memory errors since the driver's start.
     pub uncorrected_errors: Option<i64>,
 }
 
-/// Looks. Makes no context on any of them.
+/// Queries the GPUs. Creates no context on any of them.
 pub fn look() -> Devices {
     let probe = headrace_gpu::probe();
     let now = match probe.devices.is_empty() {
@@ -113,7 +113,7 @@ pub fn look() -> Devices {
     Devices { devices, why_none }
 }
 
-/// What `nvidia-smi` prints; `None` if there is none, or it hangs.
+/// The output of `nvidia-smi`; `None` if it is missing or hangs.
 fn smi() -> Option<String> {
     let query = format!("--query-gpu={SMI_FIELDS}");
     let mut command = Command::new("nvidia-smi");
@@ -133,7 +133,7 @@ fn smi() -> Option<String> {
     Some(text)
 }
 
-/// Lines of fields; one that the device does not have is in brackets, as `[N/A]`.
+/// Lines of fields; a field that the device does not have is in brackets, as `[N/A]`.
 fn parse_smi(text: &str) -> Vec<(String, Now)> {
     fn number<T: std::str::FromStr>(field: Option<&&str>) -> Option<T> {
         field.and_then(|text| text.parse().ok())

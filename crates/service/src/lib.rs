@@ -1,8 +1,8 @@
-//! The process that owns a machine's GPUs for many others, and what they say to each other.
+//! The process that owns a machine's GPUs for many others, and their protocol.
 //!
-//! A PostgreSQL cluster has a process a session, and a CUDA context in each of them would cost hundreds of
-//! megabytes and a second of start-up. So one process a cluster and user has the contexts, the kernels,
-//! the caches and the memory, and sessions hand it their runs:
+//! A PostgreSQL cluster has one process per session, and a CUDA context in each of them would cost
+//! hundreds of megabytes and a second of start-up. So one process per cluster and user has the contexts,
+//! the kernels, the caches and the memory, and sessions hand their runs to it:
 //!
 //! ```text
 //! session (client)                                     service (server, session)
@@ -15,31 +15,32 @@
 //!   the answer ◄──────────────Batch, then Finished or Failed──────┘
 //! ```
 //!
-//! - [`protocol`]: frames and messages; every length bounded, whatever is wrong an error of one session.
-//! - [`outbox`]: what one side has to say, and the one thread that writes it.
-//! - [`client`]: a session's side: finds the service or starts it, hands over a run, serves it.
-//! - [`server`] and its sessions: the service's side; its life from lock file to end is there too.
-//! - [`devices`]: the GPUs as users ask for them.
+//! - [`protocol`]: frames and messages; every length is bounded, and every violation is an error of one
+//!   session.
+//! - [`outbox`]: the outgoing messages of one side, and the one thread that writes them.
+//! - [`client`]: the session's side: finds or starts the service, hands over a run, serves it.
+//! - [`server`] and its sessions: the service's side, and its life from lock file to end.
+//! - [`devices`]: the GPUs as users see them.
 //!
 //! # Why nothing can lock up
 //!
-//! Each side of a connection has one thread that only reads and one that only writes. A reader never
-//! waits for anything but bytes: what it reads goes into memory, which is bounded, because rows come only
-//! on credit ([`protocol::WINDOW_BATCHES`] that the run has not taken), because each worker has one question
-//! open, and because a client bounds the answer that it keeps. So what either side writes is always
-//! read, and every wait for a message ends. Questions and their answers overtake rows in the
-//! outbox, since rows may wait for a run that waits for an answer.
+//! Each side of a connection has one thread that only reads and one that only writes. A reader waits for
+//! nothing but bytes: it puts what it reads into memory, which is bounded, because rows come only on credit
+//! ([`protocol::WINDOW_BATCHES`] that the run has not taken), because each worker has at most one open
+//! question, and because a client bounds the answer that it keeps. So everything that either side writes is
+//! eventually read, and every wait for a message ends. Questions and their answers overtake rows in the
+//! outbox, because rows may wait for a run that waits for an answer.
 //!
 //! # How it ends
 //!
-//! A client that does not want an answer any more closes the connection; so does the kernel for one that
-//! died. The service's reader sees that at once and cancels the run. If the service dies, clients see the
-//! same, and run the program themselves.
+//! A client that no longer wants an answer closes the connection, and the kernel does so for a dead
+//! client. The service's reader notices at once and cancels the run. If the service dies, clients notice
+//! in the same way and run the program themselves.
 //!
 //! # Who may talk to it
 //!
-//! The socket lies in the data directory and has mode 0600; both sides ask the kernel whether the
-//! other one is a process of the same user. Whoever can do that can read the files anyway.
+//! The socket lies in the data directory with mode 0600, and both sides ask the kernel whether the
+//! other process belongs to the same user. Such a user can read the files anyway.
 //!
 //! # What this crate must never know
 //!
@@ -65,17 +66,17 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
-/// The socket, in the data directory. Everybody connects from there by this name alone, since an
-/// address has room for 108 bytes.
+/// The socket, in the data directory. All processes connect from there by this name alone, because
+/// an address has room for 108 bytes.
 pub const SOCKET_NAME: &str = "headrace-service.sock";
 
-/// The lock of the service that is there; its process number stands in it.
+/// The lock of the running service, with its process number as content.
 pub const LOCK_NAME: &str = "headrace-service.lock";
 
-/// Where its messages go by default.
+/// The default log file.
 pub const LOG_NAME: &str = "headrace-service.log";
 
-/// Whether the process at the other end is one of this user.
+/// Whether the process at the other end belongs to this user.
 fn check_peer(socket: &UnixStream) -> io::Result<()> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;

@@ -1,4 +1,4 @@
-//! What one side has to say, and the thread that writes it.
+//! Outgoing messages, and the thread that writes them.
 
 use std::collections::VecDeque;
 use std::io::{BufWriter, Write};
@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use crate::protocol::{self, ProtocolError};
 
-/// Bytes that are written at once.
+/// Bytes per write.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// A body, encoded by the thread that writes it.
+/// A body, encoded by the writing thread.
 #[derive(Debug)]
 pub enum Body {
     /// As it is.
@@ -27,7 +27,7 @@ impl Body {
     pub const NONE: Self = Self::Bytes(Vec::new());
 }
 
-/// Messages in two queues: short ones, on which somebody waits, go first.
+/// Messages in two queues: short ones, for which the other side waits, go first.
 #[derive(Debug)]
 pub struct Outbox<M> {
     state: Mutex<State<M>>,
@@ -38,9 +38,9 @@ pub struct Outbox<M> {
 struct State<M> {
     urgent: VecDeque<(M, Body)>,
     bulk: VecDeque<(M, Body)>,
-    /// Nothing comes any more: the writer ends when all is written.
+    /// No more messages follow: the writer ends when all are written.
     is_last: bool,
-    /// Nobody reads any more.
+    /// The other side no longer reads.
     is_abandoned: bool,
 }
 
@@ -57,7 +57,7 @@ impl<M> Outbox<M> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a message that overtakes bulk. Never waits; what is said to nobody is dropped.
+    /// Adds a message that overtakes bulk. Never waits; messages without a reader are dropped.
     pub fn push(&self, message: M, body: Body) {
         let mut state = self.state();
         if !state.is_abandoned {
@@ -77,15 +77,15 @@ impl<M> Outbox<M> {
         self.changed.notify_all();
     }
 
-    /// Adds the last message of all, behind all others; the writer ends after it.
+    /// Adds the last message, behind all others; the writer ends after it.
     pub fn push_last(&self, message: M) {
         self.push_bulk(message, Body::NONE);
         self.state().is_last = true;
         self.changed.notify_all();
     }
 
-    /// Whether fewer than so many bulk messages wait, now or after at most so long. There is no room
-    /// if nobody reads any more.
+    /// Whether fewer than this many bulk messages wait, now or within this time. There is no room if
+    /// the other side no longer reads.
     pub fn has_room(&self, bulk_max: usize, wait: Duration) -> bool {
         let state = self.state();
         let is_full = |state: &mut State<M>| !state.is_abandoned && state.bulk.len() >= bulk_max;
@@ -96,7 +96,7 @@ impl<M> Outbox<M> {
         !waited.timed_out() && !state.is_abandoned
     }
 
-    /// Nobody reads any more: what waits is dropped, and so is what is pushed from now on.
+    /// The other side no longer reads: waiting and future messages are dropped.
     pub fn abandon(&self) {
         let mut state = self.state();
         state.is_abandoned = true;
@@ -113,7 +113,7 @@ impl<M> Outbox<M> {
 }
 
 impl<M: Serialize> Outbox<M> {
-    /// Writes what is pushed until the last message, or until nobody reads any more.
+    /// Writes messages until the last one, or until the other side no longer reads.
     ///
     /// # Errors
     /// The connection is lost, or a message cannot be written. The outbox is abandoned then.

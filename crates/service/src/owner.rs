@@ -10,17 +10,17 @@ use headrace_format::heap::{Block, BlockOwner, HoldAnswer, Reroute};
 use crate::outbox::{Body, Outbox};
 use crate::protocol::Reply;
 
-/// How often one who waits for an answer looks whether it is still wanted.
+/// How often a thread that waits for an answer checks whether it is still wanted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long a client may take to answer: it looks at memory for it. One that takes longer was stopped,
-/// and others wait for their turn.
+/// How long a client may take to answer; it only looks at memory. A slower one was stopped, and others
+/// wait for their turn.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client's blocks.
 pub struct RemoteOwner(Arc<Line>);
 
-/// What questions, and whoever waits for their answers, share.
+/// The shared state of questions and their waiters.
 struct Line {
     outbox: Arc<Outbox<Reply>>,
     token: CancelToken,
@@ -31,7 +31,7 @@ struct Line {
 #[derive(Default)]
 struct Questions {
     next: u64,
-    /// Blocks asked about, or the answer.
+    /// The blocks in question, or the answer.
     open: HashMap<u64, Question>,
 }
 
@@ -46,7 +46,7 @@ impl RemoteOwner {
         Self(Arc::new(Line { outbox, token, questions, answered }))
     }
 
-    /// The client's answer to a question, a byte a block; what is wrong with it.
+    /// The client's answer to a question, a byte per block; returns the problem if it is invalid.
     pub fn answer(&self, number: u64, answer: Vec<u8>) -> Result<(), String> {
         self.0.answer(number, answer)
     }
@@ -75,7 +75,7 @@ impl Line {
         Ok(())
     }
 
-    /// Asks; the question's number.
+    /// Asks; returns the question's number.
     fn ask(&self, first: Block, blocks: usize) -> u64 {
         let mut questions = self.questions();
         let question = questions.next;
@@ -86,7 +86,7 @@ impl Line {
         question
     }
 
-    /// The answer. A run that nobody wants any more has blocks that do not hold.
+    /// The answer. If the run is no longer wanted, no block holds.
     fn wait(&self, question: u64, blocks: usize) -> Vec<bool> {
         let (mut questions, began) = (self.questions(), Instant::now());
         while matches!(questions.open.get(&question), Some(Question::Asked { .. })) {

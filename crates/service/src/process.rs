@@ -1,4 +1,4 @@
-//! The life of the process: away from who started it, one at a time, until it is told to end.
+//! The life of the process: detached from its starter, one at a time, until it is told to end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -6,14 +6,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::process::exit;
 
-/// A log that is larger than this when the service starts begins anew; the old one stays once.
+/// A log larger than this at the start of the service is rotated once.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
 fn check(code: libc::c_int) -> io::Result<libc::c_int> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(code) }
 }
 
-/// Lets go of every file that was inherited, standard ones aside: a session's sockets and tables.
+/// Closes every inherited file except standard ones: a session's sockets and tables.
 pub fn close_inherited() {
     // SAFETY: this process has opened nothing yet; whatever is open belongs to who started it.
     let code = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };
@@ -29,16 +29,16 @@ pub fn close_inherited() {
     }
 }
 
-/// Tells the process that was started that the one that goes on is ready.
+/// Tells the process that was started that the remaining one is ready.
 pub struct Ready(Option<File>);
 
 impl Ready {
-    /// Nobody waits.
+    /// Nothing waits.
     pub fn nobody() -> Self {
         Self(None)
     }
 
-    /// It is, or another one is; or it will not be, and why.
+    /// It is ready, or another one is; or it failed, with the reason.
     pub fn tell(&mut self, outcome: Result<(), &str>) {
         if let Some(mut pipe) = self.0.take() {
             // If nobody reads it, nobody cares.
@@ -47,8 +47,8 @@ impl Ready {
     }
 }
 
-/// Goes on in a process that belongs to nobody: no parent that must wait for it, no terminal, no
-/// session. The one that was started returns when the other is ready, and says so by its exit code.
+/// Continues in a detached process: no parent that must wait for it, no terminal, no session. The
+/// process that was started returns when the other is ready, and reports it by its exit code.
 pub fn detach() -> io::Result<Ready> {
     let mut ends = [0; 2];
     // SAFETY: `ends` has room for two numbers.
@@ -91,7 +91,8 @@ fn wait_until_ready(mut reads: File, child: libc::pid_t) -> i32 {
     }
 }
 
-/// Standard input and output to nowhere, and errors to a file or to where they go.
+/// Redirects standard input and output to nowhere, and errors to a file or to their present
+/// destination.
 pub fn redirect(log: Option<&Path>) -> io::Result<()> {
     let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     replace(&nowhere, 0)?;
@@ -124,16 +125,17 @@ pub fn lock(path: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// What makes the service end, as files that can be waited for.
+/// The events that end the service, as files that can be waited for.
 pub struct Ends {
     /// SIGTERM or SIGINT.
     pub signals: OwnedFd,
-    /// The process without which there is nothing to serve; `None`: there is no such.
+    /// The process without which there is nothing to serve; `None`: there is none.
     pub postmaster: Option<OwnedFd>,
 }
 
 impl Ends {
-    /// From now on no thread of the process has these signals but by this. Called before any is started.
+    /// From now on no thread of the process receives these signals in any other way. Called before any
+    /// thread is started.
     pub fn new(postmaster: Option<i32>) -> io::Result<Self> {
         // SAFETY: plain C sets of signals, filled before they are used.
         let signals = unsafe {
@@ -167,7 +169,7 @@ fn owned(code: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Says something, with the time and the process.
+/// Logs a message with the time and the process.
 pub fn say(text: &str) {
     let mut line = [0_u8; 32];
     // SAFETY: the structs are filled before they are read; the text has the length that strftime tells.

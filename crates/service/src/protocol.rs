@@ -1,9 +1,9 @@
 //! Frames and messages.
 //!
 //! A frame is the letters `HRSV`, the bytes of its head (u32) and of its body (u64), both little-endian,
-//! the head as JSON, the body as it is: record batches as Arrow IPC streams of one batch, ranges
-//! as pairs of little-endian u32. A connection begins with a `Hello` of both sides, whose form
-//! never changes; everything else is of one [`VERSION`].
+//! the head as JSON, the raw body: record batches as Arrow IPC streams of one batch, ranges as pairs of
+//! little-endian u32. A connection begins with a `Hello` of both sides, whose form never changes;
+//! everything else belongs to one [`VERSION`].
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::Devices;
 
-/// Changes with every message that is not what it was.
+/// Changes whenever a message changes.
 pub const VERSION: u32 = 4;
 
 /// Batches of rows that a client may have sent and the run has not taken.
@@ -30,44 +30,44 @@ pub const WINDOW_BATCHES: usize = 8;
 const MAGIC: [u8; 4] = *b"HRSV";
 const PREFIX_BYTES: usize = 16;
 
-/// A program with long lists.
+/// Fits a program with long lists.
 const HEAD_BYTES_MAX: u32 = 64 << 20;
 
-/// A batch whose texts are as long as they can be, and more.
+/// Fits a batch with texts of maximum length, and more.
 const BODY_BYTES_MAX: u64 = 4 << 30;
 
-/// What is made ready for a body before its bytes are there.
+/// Memory allocated for a body before its bytes arrive.
 const BODY_BYTES_EARLY: u64 = 4 << 20;
 
-/// What a client says.
+/// A client's messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// The first message.
     Hello(Hello),
-    /// What GPUs there are. Answered by [`Reply::Devices`].
+    /// A request for the GPUs. Answered by [`Reply::Devices`].
     Devices,
-    /// A run. The listed ranges of blocks of all heaps are the body, first and end of each; then come
-    /// the children's rows.
+    /// A run. The body has the listed block ranges of all heaps, first and end of each; then the
+    /// batches of the other tables follow.
     Run(Box<Run>),
-    /// Rows of a child plan, by its number.
+    /// Rows of another table, by its number behind the heaps.
     Batch(usize),
-    /// The answer to a question: a byte a block.
+    /// The answer to a question: a byte per block.
     Held {
         /// The question's number.
         question: u64,
     },
     /// Rows that the client read.
     Rows,
-    /// There are no more.
+    /// There are no more rows.
     EndOfRows,
 }
 
-/// What the service says.
+/// The service's messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// To the client's.
+    /// The answer to the client's.
     Hello(Hello),
-    /// It will not talk to this client, and why.
+    /// The service rejects this client, with the reason.
     Refused(String),
     /// The GPUs.
     Devices(Devices),
@@ -75,36 +75,36 @@ pub enum Reply {
     Holds {
         /// The question's number.
         question: u64,
-        /// The first of them.
+        /// The first block.
         first: Block,
-        /// How many.
+        /// Their number.
         blocks: u32,
     },
     /// The client must read this block.
     Reroute {
-        /// Which.
+        /// The block.
         block: Block,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// So many more blocks are done.
+    /// This many more blocks are done.
     Done(u32),
-    /// So many more batches of rows were taken.
+    /// This many more batches of rows were taken.
     Taken(usize),
     /// A part of the answer.
     Batch,
-    /// The answer is whole.
+    /// The answer is complete.
     Finished(Box<Finished>),
-    /// There is none.
+    /// There is no answer.
     Failed {
-        /// What kind of failure it is.
+        /// The kind of failure.
         class: ErrorClass,
         /// In words.
         message: String,
     },
 }
 
-/// Who is there.
+/// The identity of a side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// [`VERSION`].
@@ -114,12 +114,12 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Of this program.
+    /// The version of this program.
     pub fn own() -> Self {
         Self { protocol: VERSION, library: env!("CARGO_PKG_VERSION").into() }
     }
 
-    /// Whether the other side speaks this version, or why not.
+    /// Whether the other side has this version, or why not.
     ///
     /// # Errors
     /// Both versions in words.
@@ -136,67 +136,68 @@ impl Hello {
     }
 }
 
-/// What is to be run.
+/// A run request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// The program. Its first table is the heaps, as one; the others are batches.
     pub program: Program,
     /// A value for each of its parameters.
     pub parameters: Vec<Scalar>,
-    /// How many batches follow of each of the other tables.
+    /// The number of batches that follow for each other table.
     pub batches: Vec<usize>,
-    /// The heaps, whose files are named from the data directory. The listed ranges travel apart.
+    /// The heaps, whose files are named relative to the data directory. The listed ranges travel
+    /// separately.
     pub heaps: Vec<HeapBlocks>,
-    /// How many ranges each heap has.
+    /// The number of ranges of each heap.
     pub ranges: Vec<usize>,
-    /// Whether what is read of it may stay in the page cache.
+    /// Whether data that is read may stay in the page cache.
     pub fills_page_cache: bool,
-    /// Threads, where the run needs some of the CPU.
+    /// Threads, if the run needs the CPU.
     pub threads: usize,
 }
 
-/// What a run that has an answer did.
+/// The report of a successful run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Finished {
     /// The runner's report.
     pub report: RunReport,
     /// The GPU, if one ran it.
     pub device: Option<String>,
-    /// How long it waited for its turn, in milliseconds.
+    /// Its time in the queue, in milliseconds.
     pub queued_ms: f64,
-    /// Bytes of tables that the GPUs may keep.
+    /// Bytes of tables that the GPUs may cache.
     pub device_cache_bytes: u64,
 }
 
-/// What is wrong with what the other side said.
+/// A violation of the protocol by the other side.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
     /// The connection is lost.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It ended within a frame, or before a frame that must come.
+    /// It ended within a frame, or before a required frame.
     #[error("the connection ended within a message")]
     Truncated,
-    /// Something else is talking.
+    /// The peer does not speak this protocol.
     #[error("a frame begins with {0:02x?}")]
     Magic([u8; 4]),
-    /// A frame that no one of ours would send.
+    /// A frame that our programs never send.
     #[error("a {part} of {bytes} bytes; at most {max_bytes} are taken")]
     Oversized {
-        /// Which part of it.
+        /// The part.
         part: &'static str,
-        /// What it says.
+        /// Its value.
         bytes: u64,
-        /// What it may say.
+        /// The limit.
         max_bytes: u64,
     },
-    /// A head that is no message.
+    /// A head that is not a message.
     #[error("a head cannot be read: {0}")]
     Head(#[from] serde_json::Error),
-    /// A body that is not what its head says.
+    /// A body that does not match its head.
     #[error("a body cannot be read: {0}")]
     Body(String),
-    /// A message that must not come now.
+    /// An unexpected message.
     #[error("{0}")]
     Unexpected(String),
 }
@@ -206,14 +207,15 @@ pub enum ProtocolError {
 pub struct Frame<M> {
     /// The message.
     pub head: M,
-    /// Its body, mostly empty.
+    /// Its body, usually empty.
     pub body: Vec<u8>,
 }
 
 /// Writes a frame.
 ///
 /// # Errors
-/// The connection is lost; or the message is larger than the other side takes, and nothing was written.
+/// The connection is lost; or the message is larger than the other side accepts, and nothing was
+/// written.
 pub fn write<M: Serialize>(
     writer: &mut impl Write,
     head: &M,
@@ -271,7 +273,8 @@ pub fn read<M: DeserializeOwned>(
     Ok(Some(Frame { head: serde_json::from_slice(&head)?, body }))
 }
 
-/// So many bytes, or fewer at the end. Memory grows with what comes, not with what was announced.
+/// This many bytes, or fewer at the end. Memory grows with the received bytes, not with the
+/// announced ones.
 fn take(reader: &mut impl Read, bytes: u64) -> Result<Vec<u8>, ProtocolError> {
     let mut taken = vec![0; bytes.min(BODY_BYTES_EARLY) as usize];
     let mut filled = 0;

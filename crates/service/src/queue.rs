@@ -1,13 +1,13 @@
-//! Who runs now, and who waits: first come, first served.
+//! The queue of runs: first come, first served.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often one who waits looks whether its run is still wanted.
+/// How often a waiting thread checks whether its run is still wanted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Turns for so many runs at a time.
+/// Turns for this many runs at a time.
 #[derive(Debug)]
 pub struct Queue {
     state: Mutex<State>,
@@ -35,7 +35,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a turn; `None` if it is not wanted any more.
+    /// Waits for a turn; `None` if it is no longer wanted.
     pub fn turn(&self, is_wanted: impl Fn() -> bool) -> Option<Turn<'_>> {
         let mut state = self.state();
         let own = state.next;
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Eight that wait behind others, of whom the fourth leaves: who had a turn, and how many at a time.
+    /// Eight threads queue, of which the fourth leaves: returns who had a turn, and how many at a time.
     fn turns(runs_max: usize) -> (Vec<usize>, usize) {
         let (queue, at_once, most) =
             (Queue::new(runs_max), AtomicUsize::new(0), AtomicUsize::new(0));

@@ -21,20 +21,20 @@ use crate::shared::Shared;
 /// Batches of an answer that wait for their reader.
 const ANSWER_BATCHES: usize = 8;
 
-/// How often one who waits for room looks whether the run is still wanted.
+/// How often a thread that waits for room checks whether the run is still wanted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Threads of the CPU that a client may ask for.
+/// CPU threads that a client may request.
 const THREADS_MAX: usize = 1024;
 
-/// What a client asked for.
+/// A client's request.
 pub struct HeapRun {
     pub run: Run,
     /// Batches of each table behind the heaps.
     pub batches: Vec<Vec<RecordBatch>>,
 }
 
-/// A client's rows, for each of which it gets its credit back when it is taken.
+/// A client's rows; the client gets credit back for each batch that is taken.
 pub struct Credited {
     pub receiver: BatchReceiver,
     pub waiting: Arc<AtomicUsize>,
@@ -52,7 +52,7 @@ impl BatchStream for Credited {
     }
 }
 
-/// Waits for its turn, runs, and says how that ended.
+/// Waits for its turn, runs, and reports the outcome.
 pub fn answer(
     heap: HeapRun,
     owner: Arc<RemoteOwner>,

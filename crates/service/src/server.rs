@@ -1,4 +1,4 @@
-//! The service: it waits for sessions, and for its end.
+//! The service's main loop: waits for sessions and for its end.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,10 +13,10 @@ use crate::session;
 use crate::shared::{Present, Shared};
 use crate::{LOCK_NAME, LOG_NAME, SOCKET_NAME};
 
-/// Runs the service until it ends. The calling process must have one thread alone.
+/// Runs the service until it ends. The calling process must be single-threaded.
 ///
 /// # Errors
-/// Why it cannot start. That another one runs already is none.
+/// Why it cannot start. Another running service is not an error.
 pub fn run(options: &Options) -> Result<(), String> {
     process::close_inherited();
     let mut ready = match options.detach {
@@ -89,7 +89,7 @@ fn listen() -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Takes sessions until something ends the service, and says what.
+/// Accepts sessions until the service must end, and returns the reason.
 fn serve(
     listener: &UnixListener,
     shared: &Arc<Shared>,
@@ -121,7 +121,7 @@ fn serve(
     }
 }
 
-/// Which of some files are ready, after at most so long.
+/// Which of these files are ready, within this time.
 fn wait(files: &[&dyn AsRawFd], most: Duration) -> io::Result<Vec<bool>> {
     let poll = |file: &&dyn AsRawFd| libc::pollfd {
         fd: file.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! One client, from its first word to its last.
+//! One client, from its first message to its last.
 
 use std::io::{BufReader, Read};
 use std::net::Shutdown;
@@ -19,20 +19,20 @@ use crate::protocol::{self, Ask, Frame, Hello, ProtocolError, Reply, Run, WINDOW
 use crate::run::{Credited, HeapRun, answer};
 use crate::shared::Shared;
 
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a client may take to read. One that does not is stopped, and holds the turn of another.
+/// How long a client may take to read. A slower one is stopped, and holds another's turn.
 const READ_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
 fn unexpected<T>(what: &str) -> Result<T, ProtocolError> {
     Err(ProtocolError::Unexpected(what.into()))
 }
 
-/// Talks with a client until it or the run is over.
+/// Serves a client until it or the run is over.
 pub fn serve(
     socket: &UnixStream,
     shared: &Shared,
@@ -68,7 +68,7 @@ pub fn serve(
     }
 }
 
-/// A run with all that comes before its first block.
+/// A run with everything before its first block.
 fn taken(
     mut run: Run,
     ranges: &[u8],
@@ -134,7 +134,7 @@ fn serve_run(
     })
 }
 
-/// Ends the run and its writer when the reader ends, by a panic too.
+/// Ends the run and its writer when the reader ends, also by a panic.
 struct Over<'a> {
     token: &'a CancelToken,
     outbox: &'a Outbox<Reply>,
@@ -149,7 +149,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Says how a run ended, by a panic too.
+/// Reports how a run ended, also by a panic.
 struct LastWord<'a> {
     outbox: &'a Outbox<Reply>,
     said: Option<Reply>,
@@ -171,7 +171,7 @@ impl Drop for LastWord<'_> {
     }
 }
 
-/// What a client says while its run is under way.
+/// A client's messages during its run.
 struct Incoming<'a> {
     owner: &'a RemoteOwner,
     waiting: &'a AtomicUsize,
@@ -179,7 +179,8 @@ struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// Until the client, or this side, closes the connection. Never waits for the run: see the crate.
+    /// Reads until the client, or this side, closes the connection. Never waits for the run: see the
+    /// crate.
     fn read_all(mut self, reader: &mut impl Read) -> Result<(), ProtocolError> {
         while let Some(Frame { head, body }) = protocol::read(reader)? {
             match (head, &self.sender) {

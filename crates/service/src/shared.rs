@@ -1,4 +1,4 @@
-//! What all sessions of the service share, and which there are.
+//! The shared state of all sessions, and the list of sessions.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,10 @@ use headrace_runner::{Processor, Runner, RunnerOptions};
 use crate::options::Options;
 use crate::queue::Queue;
 
-/// How long sessions have to take note of the end.
+/// How long sessions have to notice the end.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What all sessions share.
+/// The shared state of all sessions.
 pub(crate) struct Shared {
     pub runner: Runner,
     pub queue: Queue,
@@ -61,7 +61,7 @@ impl Shared {
         sessions.tokens.is_empty().then(|| sessions.last_end.elapsed())
     }
 
-    /// A session more.
+    /// Registers a session.
     pub fn enter(self: &Arc<Self>) -> Present {
         let (mut sessions, token) = (self.sessions(), CancelToken::new());
         let number = sessions.next;
@@ -81,7 +81,7 @@ impl Shared {
     }
 }
 
-/// A session, as long as this lives.
+/// A session, while this lives.
 pub(crate) struct Present {
     pub shared: Arc<Shared>,
     pub number: u64,

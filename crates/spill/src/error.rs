@@ -1,4 +1,4 @@
-//! What can go wrong: cause, place, remedy.
+//! The errors of this crate: cause, place, remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use headrace_io::OutOfBudget;
 /// The result of everything here.
 pub type Result<T> = std::result::Result<T, SpillError>;
 
-/// Why rows could not be put aside or brought back.
+/// Why rows could not be stored or read back.
 #[derive(Debug, thiserror::Error)]
 pub enum SpillError {
     /// The file system refused.
@@ -17,13 +17,13 @@ pub enum SpillError {
     Io {
         /// The folder of temporary files.
         folder: PathBuf,
-        /// What was tried, as a verb phrase.
+        /// The attempted operation, as a verb phrase.
         action: &'static str,
         /// The error of the operating system.
         #[source]
         cause: io::Error,
     },
-    /// Temporary files would take more than they may.
+    /// Temporary files would exceed their limit.
     #[error(
         "temporary files in {} would take {needed_bytes} bytes, the limit is {limit_bytes}: {lever}",
         folder.display()
@@ -33,12 +33,12 @@ pub enum SpillError {
         folder: PathBuf,
         /// Bytes that all of them would take.
         needed_bytes: u64,
-        /// Bytes that they may take.
+        /// Their limit.
         limit_bytes: u64,
-        /// What somebody does who wants more.
+        /// How to raise the limit.
         lever: String,
     },
-    /// Bytes that are not those that were written.
+    /// Bytes that differ from those that were written.
     #[error("a temporary file in {} is corrupt at byte {offset}: {cause}", folder.display())]
     Corrupt {
         /// The folder.
@@ -48,10 +48,12 @@ pub enum SpillError {
         /// What is wrong.
         cause: String,
     },
-    /// Neither memory nor a temporary file has room for the rows, or memory none for the list of their blocks.
+    /// Neither memory nor a temporary file has room for the rows, or memory has no room for the list of their
+    /// blocks.
     #[error(transparent)]
     Memory(#[from] OutOfBudget),
-    /// A broken invariant of the owner: another schema, dictionaries, a block of another file.
+    /// A broken invariant of the owner: another schema, other dictionaries, a block of another
+    /// file.
     #[error("internal error: {0}")]
     Internal(String),
 }

@@ -1,4 +1,4 @@
-//! Temporary files that fail, for the tests of whoever puts rows aside.
+//! Failing temporary files, for the tests of code that spills.
 
 use std::fs::File;
 use std::io;
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::folder::SpillFolder;
 
-/// What goes wrong, from some call on.
+/// The fault, from some call on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
     None,
-    /// No file can be made.
+    /// No file can be created.
     Create,
     /// The device is full.
     Full(u64),

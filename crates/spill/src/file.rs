@@ -5,7 +5,7 @@
 //!        metadata (an IPC message), body (LZ4 where that is smaller), zeros up to a multiple of 8
 //! ```
 //!
-//! Blocks are found by the places that [`SpillFile::write`] answers; there is no schema in the file, because its writer
+//! Blocks are found by the positions that [`SpillFile::write`] returns. The file contains no schema, because its writer
 //! reads it.
 
 use std::collections::HashMap;
@@ -26,10 +26,10 @@ use crate::folder::{SpillFolder, TemporaryFile};
 /// Checksum and length before a block's metadata.
 const HEADER_BYTES: usize = 16;
 
-/// Blocks take whole multiples of so many bytes.
+/// Block sizes are multiples of this.
 pub(crate) const ALIGN_BYTES: u64 = 8;
 
-/// Where a block lies in its file.
+/// The position of a block in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// First byte.
@@ -57,7 +57,7 @@ impl SpillFile {
     /// An empty one in a folder, for batches of a schema.
     ///
     /// # Errors
-    /// No file can be made in the folder.
+    /// No file can be created in the folder.
     pub fn create(folder: &Arc<SpillFolder>, schema: SchemaRef) -> Result<Self> {
         Self::over(folder.make()?, schema, Arc::clone(folder))
     }
@@ -73,7 +73,7 @@ impl SpillFile {
         Ok(Self { file, schema, folder, options, end: AtomicU64::new(0) })
     }
 
-    /// Appends a batch; answers where its block lies.
+    /// Appends a batch and returns the position of its block.
     ///
     /// # Errors
     /// The batch has another schema, the limit of the folder, the file system.
@@ -114,10 +114,10 @@ impl SpillFile {
         Ok(block)
     }
 
-    /// The batch of a block that [`Self::write`] answered.
+    /// The batch of a block that [`Self::write`] returned.
     ///
     /// # Errors
-    /// The file system; [`SpillError::Corrupt`] for bytes that are not those that were written.
+    /// The file system; [`SpillError::Corrupt`] for bytes that differ from those that were written.
     pub fn read(&self, place: Place) -> Result<RecordBatch> {
         let Place { offset, bytes } = place;
         let end = self.end.load(Ordering::Relaxed);
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(folder.used_bytes(), 0);
     }
 
-    /// Takes and gives a few bytes at a time, and is interrupted in between.
+    /// Transfers a few bytes at a time, and is interrupted in between.
     struct Short(Mutex<(Vec<u8>, u32)>);
 
     impl FileExt for Short {

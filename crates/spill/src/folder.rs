@@ -1,4 +1,4 @@
-//! Where temporary files are made, and how much they may take.
+//! The folder of temporary files, and its limit.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ pub trait TemporaryFile: FileExt + Send + Sync {}
 
 impl<F: FileExt + Send + Sync> TemporaryFile for F {}
 
-/// Makes an empty file in a folder that is gone when it is closed.
+/// Creates an empty file in a folder that vanishes when it is closed.
 type Maker = dyn Fn(&Path) -> io::Result<Box<dyn TemporaryFile>> + Send + Sync;
 
 /// A folder of temporary files.
@@ -34,7 +34,7 @@ struct Counter {
     bytes: AtomicU64,
 }
 
-/// What went through a folder's files so far.
+/// Counters of a folder's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpillCounters {
     /// Blocks that were written.
@@ -55,15 +55,15 @@ impl fmt::Debug for SpillFolder {
 }
 
 impl SpillFolder {
-    /// Files in the folder `path` that take `limit_bytes` at most together. `lever` is what
-    /// somebody does who wants more: "raise headrace.spill_limit".
+    /// Files in the folder `path` that take `limit_bytes` at most together. `lever` tells users how
+    /// to raise the limit: "raise headrace.spill_limit".
     pub fn new(path: impl Into<PathBuf>, limit_bytes: u64, lever: impl Into<String>) -> Arc<Self> {
         Self::of_files(path, limit_bytes, lever, |folder| {
             Ok(Box::new(tempfile::tempfile_in(folder)?))
         })
     }
 
-    /// The same with files of another maker: of a device that fails, say.
+    /// The same with another way to create files, for example on a failing device.
     pub fn of_files(
         path: impl Into<PathBuf>,
         limit_bytes: u64,
@@ -86,12 +86,12 @@ impl SpillFolder {
         &self.path
     }
 
-    /// Bytes that its files take now.
+    /// Current bytes of its files.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// What went through its files.
+    /// Its counters.
     pub fn counters(&self) -> SpillCounters {
         let of = |counter: &Counter| {
             (counter.blocks.load(Ordering::Relaxed), counter.bytes.load(Ordering::Relaxed))

@@ -1,8 +1,7 @@
-//! Rows that do not fit memory, put aside by partition and brought back.
+//! Rows that do not fit in memory, spilled by partition and read back.
 //!
-//! Group-bys, joins, DISTINCT and sorts all divide their rows into partitions, put them aside, and work on
-//! one partition at a time. The owner decides what a partition is (a range of hashes or of sort keys); this crate keeps
-//! the rows.
+//! Group-bys, joins, DISTINCT and sorts all partition their rows, spill them, and work on one partition at a time. The
+//! owner decides what a partition is (a range of hashes or of sort keys); this crate stores the rows.
 //!
 //! # The data that flows through
 //!
@@ -14,18 +13,18 @@
 //!                                     batch by batch ◄─ Blocks::read / Part::drain ◄─ Part (its blocks, in order)
 //! ```
 //!
-//! - [`SpillFolder`]: where temporary files are made, how much they may take together, and what went through them.
-//! - [`SpillFile`]: one of them. It has no name: it is unlinked when it is made, so that nothing is left of it however the
-//!   process ends.
-//! - [`Partitions`]: rows on their way in, from any number of threads.
-//! - [`Part`]: a partition that is whole, with the memory that it holds; [`Blocks`]: what can be read of it.
+//! - [`SpillFolder`]: the folder of temporary files, their common limit and their counters.
+//! - [`SpillFile`]: one of them. It has no name: it is unlinked at creation, so the process leaves nothing behind
+//!   however it ends.
+//! - [`Partitions`]: incoming rows, from any number of threads.
+//! - [`Part`]: a complete partition, with the memory that it holds; [`Blocks`]: its readable content.
 //!
 //! Memory for held batches and for the list of blocks is reserved from a budget before it is used. A full folder, a
-//! failed device and bytes that are not those that were written are errors that name the folder ([`SpillError`]).
+//! failed device and corrupt bytes are errors that name the folder ([`SpillError`]).
 //!
 //! # What this crate must never know
 //!
-//! Keys, hashes, orders, plans, pipelines; who divides and why.
+//! Keys, hashes, orders, plans, pipelines; who partitions and why.
 
 #![warn(missing_docs)]
 

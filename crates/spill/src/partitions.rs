@@ -1,4 +1,4 @@
-//! Rows by partition: on their way in, and whole.
+//! Rows by partition: while they arrive, and complete.
 
 use std::mem;
 use std::num::NonZeroU32;
@@ -14,7 +14,7 @@ use crate::error::{Result, SpillError};
 use crate::file::{self, Place, SpillFile};
 use crate::folder::SpillFolder;
 
-/// Rows that were put aside together.
+/// Rows that were stored together.
 #[derive(Clone, Debug)]
 pub struct Block(Lies);
 
@@ -31,7 +31,7 @@ struct Held {
     _paid: Arc<Reservation>,
 }
 
-/// Small, since lists of them are long: sizes in units, rounded up.
+/// Compact, since lists of them are long: sizes in units, rounded up.
 #[derive(Clone, Copy, Debug)]
 struct Filed {
     offset: u64,
@@ -41,11 +41,11 @@ struct Filed {
     keys_units: u32,
 }
 
-/// What a block takes in its partition's list.
+/// Size of an entry in its partition's list.
 const LISTED_BYTES: u64 = size_of::<Block>() as u64;
 const _: () = assert!(LISTED_BYTES == 24);
 
-/// Blocks of a file are whole ones of these.
+/// Unit of block sizes in a file.
 const FILE_UNIT_BYTES: u64 = file::ALIGN_BYTES;
 const MEMORY_UNIT_BYTES: u64 = 64;
 
@@ -70,7 +70,7 @@ impl Filed {
 }
 
 impl Block {
-    /// How many.
+    /// Number of rows.
     pub fn rows(&self) -> u64 {
         match &self.0 {
             Lies::InMemory(held) => held.batch.num_rows() as u64,
@@ -78,7 +78,7 @@ impl Block {
         }
     }
 
-    /// What they take in memory.
+    /// Bytes in memory.
     pub fn memory_bytes(&self) -> u64 {
         match &self.0 {
             Lies::InMemory(held) => batch_bytes(&held.batch),
@@ -86,7 +86,7 @@ impl Block {
         }
     }
 
-    /// What their keys take beside them, where the owner makes some.
+    /// Bytes of their keys, if the owner makes some.
     pub fn keys_bytes(&self) -> u64 {
         match &self.0 {
             Lies::InMemory(held) => held.keys_bytes,
@@ -94,7 +94,7 @@ impl Block {
         }
     }
 
-    /// What they take in a file.
+    /// Bytes in a file.
     pub fn file_bytes(&self) -> u64 {
         match &self.0 {
             Lies::InMemory(_) => 0,
@@ -102,7 +102,7 @@ impl Block {
         }
     }
 
-    /// Memory that bringing them back takes.
+    /// Memory needed to read them back.
     pub fn needs_bytes(&self) -> u64 {
         match &self.0 {
             Lies::InMemory(_) => 0,
@@ -111,12 +111,12 @@ impl Block {
     }
 }
 
-/// Rows of partitions, put in by any number of threads.
+/// Rows by partition, added by any number of threads.
 #[derive(Debug)]
 pub struct Partitions {
     schema: SchemaRef,
     folder: Option<Arc<SpillFolder>>,
-    /// Made when the first block needs it.
+    /// Created with the first block.
     file: Mutex<Option<Arc<SpillFile>>>,
     parts: Vec<Mutex<Part>>,
     budget: Arc<MemoryBudget>,
@@ -126,8 +126,8 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    /// `count` empty ones for batches of a schema. Blocks go to a file in the folder; without one they are held in memory.
-    /// Memory is of the budget, for `kind`.
+    /// `count` empty partitions for batches of a schema. Blocks go to a file in the folder; without a folder they are
+    /// held in memory. Memory comes from the budget, for `kind`.
     pub fn new(
         count: usize,
         schema: SchemaRef,
@@ -147,7 +147,7 @@ impl Partitions {
         }
     }
 
-    /// Holds the first blocks in memory, of up to so many bytes, as long as the budget has them.
+    /// Holds the first blocks in memory, up to this many bytes, as long as the budget has them.
     pub fn holding(mut self, bytes_max: u64) -> Self {
         if self.folder.is_some() {
             self.held_bytes_max = bytes_max;
@@ -160,10 +160,11 @@ impl Partitions {
         self.parts.len()
     }
 
-    /// Puts a batch aside, whose keys take `keys_bytes`. It is of no partition until it is [added](Self::add) to one.
+    /// Stores a batch, whose keys take `keys_bytes`. It belongs to no partition until it is [added](Self::add) to
+    /// one.
     ///
     /// # Errors
-    /// [`SpillError`]: there is neither memory nor another place for it.
+    /// [`SpillError`]: there is neither memory nor file space for it.
     pub fn put_aside(&self, batch: RecordBatch, keys_bytes: u64) -> Result<Block> {
         if let Some(memory) = self.hold(batch.get_array_memory_size() as u64)? {
             let held = Held { batch, keys_bytes, _paid: Arc::new(memory) };
@@ -174,7 +175,7 @@ impl Partitions {
         Ok(Block(Lies::InFile(filed)))
     }
 
-    /// Adds a block behind the others of a partition.
+    /// Appends a block to a partition.
     ///
     /// # Errors
     /// The budget has no memory for the list of blocks.
@@ -189,7 +190,7 @@ impl Partitions {
         Ok(())
     }
 
-    /// Puts a batch aside and adds it to a partition; answers its bytes in a file.
+    /// Stores a batch and adds it to a partition; returns its bytes in a file.
     ///
     /// # Errors
     /// Those of [`put_aside`](Self::put_aside) and [`add`](Self::add).
@@ -200,7 +201,7 @@ impl Partitions {
         Ok(file_bytes)
     }
 
-    /// Memory for a batch, if it is to be held; without a folder it must be.
+    /// Memory for a batch, if it can be held; without a folder it must be.
     fn hold(&self, bytes: u64) -> Result<Option<Reservation>> {
         let within = |held: u64| held.checked_add(bytes).filter(|&sum| sum <= self.held_bytes_max);
         let held = self.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
@@ -227,7 +228,7 @@ impl Partitions {
         Ok(Arc::clone(file.insert(Arc::new(SpillFile::create(folder, Arc::clone(&self.schema))?))))
     }
 
-    /// Takes a partition out, as far as it has come.
+    /// Takes out a partition in its current state.
     pub fn take(&self, partition: usize) -> Part {
         mem::take(&mut *self.parts[partition].lock())
     }
@@ -242,12 +243,12 @@ impl Partitions {
 #[derive(Debug, Default)]
 pub struct Part {
     blocks: Blocks,
-    /// Made with the first block: levels of groups make many partitions that stay empty.
+    /// Created with the first block: levels of groups make many partitions that stay empty.
     memory: Option<Reservation>,
 }
 
 impl Part {
-    /// Its rows, to be read as long as it is there.
+    /// Its rows, readable while it exists.
     pub fn blocks(&self) -> &Blocks {
         &self.blocks
     }
@@ -257,10 +258,10 @@ impl Part {
         (self.blocks, self.memory)
     }
 
-    /// Hands over its batches in the order in which they came, and drops each after its call.
+    /// Delivers its batches in order of arrival and drops each after its call.
     ///
     /// # Errors
-    /// The first of reading or of `each`.
+    /// The first error of reading or of `each`.
     pub fn drain<E: From<SpillError>>(
         self,
         mut each: impl FnMut(&RecordBatch) -> std::result::Result<(), E>,
@@ -274,10 +275,10 @@ impl Part {
     }
 }
 
-/// Blocks of a partition, in the order in which they came. Clones share what they name.
+/// Blocks of a partition, in order of arrival. Clones share the blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
-    /// Where those lie that are not in memory.
+    /// The file of those that are not in memory.
     file: Option<Arc<SpillFile>>,
     list: Vec<Block>,
 }
@@ -315,7 +316,7 @@ impl Blocks {
         self.list.iter().map(Block::file_bytes).sum()
     }
 
-    /// The same rows in pieces of at most so many bytes in memory, or of one block.
+    /// The same rows in pieces of at most this many bytes in memory, or of one block.
     pub fn pieces(&self, bytes_max: u64) -> Vec<Self> {
         let mut pieces: Vec<Self> = Vec::new();
         let mut bytes = 0;
@@ -335,12 +336,12 @@ impl Blocks {
     /// One of them.
     ///
     /// # Errors
-    /// [`SpillError`]: a failed device, bytes that are not those that were written.
+    /// [`SpillError`]: a failed device, corrupt bytes.
     pub fn read(&self, block: &Block) -> Result<RecordBatch> {
         read(self.file.as_deref(), block)
     }
 
-    /// All batches, each read when it is asked for.
+    /// All batches, each read on demand.
     pub fn batches(&self) -> impl Iterator<Item = Result<RecordBatch>> + use<> {
         let Self { file, list } = self.clone();
         list.into_iter().map(move |block| read(file.as_deref(), &block))

@@ -14,7 +14,7 @@ pub(crate) fn int32_field(name: &str) -> Field {
     Field::new(name, DataType::Int32, false)
 }
 
-/// A column of text that hardly repeats.
+/// A column of text with few repetitions.
 pub(crate) fn text_field(name: &str) -> Field {
     Field::new(name, DataType::Utf8, false)
 }
@@ -61,7 +61,7 @@ fn coded<K: ArrowDictionaryKeyType>(
     Ok(Arc::new(DictionaryArray::try_new(codes, Arc::clone(words))?))
 }
 
-/// A text column that is built by appending bytes, without an allocation a row.
+/// A text column that is built by appending bytes, without an allocation per row.
 pub(crate) struct TextBuilder {
     bytes: Vec<u8>,
     offsets: Vec<i32>,

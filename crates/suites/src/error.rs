@@ -1,4 +1,4 @@
-//! What can go wrong while generating.
+//! The errors of generating.
 
 use std::path::PathBuf;
 
@@ -13,32 +13,32 @@ pub enum SuiteError {
     /// The scale factor is not a number in the supported range.
     #[error("scale factor {scale} is not in {SCALE_MIN}..={SCALE_MAX}")]
     Scale {
-        /// The value that was asked for.
+        /// The requested value.
         scale: f64,
     },
-    /// An option has a value that makes no sense.
+    /// An option has an invalid value.
     #[error("option {option} = {value}: {problem}")]
     Option {
         /// The name of the field of `GenerateOptions`.
         option: &'static str,
         /// Its value.
         value: u64,
-        /// Why it is refused.
+        /// The reason.
         problem: &'static str,
     },
-    /// A row range outside the table was asked for.
+    /// The requested row range is outside the table.
     #[error("rows {start}..{end} of table {table}, which has {rows} rows")]
     Range {
         /// The table's name.
         table: &'static str,
-        /// First row asked for.
+        /// First requested row.
         start: u64,
-        /// End of the range asked for.
+        /// End of the requested range.
         end: u64,
         /// Rows of the table.
         rows: u64,
     },
-    /// The directory holds a complete benchmark of other parameters.
+    /// The directory holds a complete benchmark with other parameters.
     #[error(
         "{} holds the benchmark of {held}, not of {wanted}: choose another directory, \
          or remove this one",
@@ -47,12 +47,12 @@ pub enum SuiteError {
     Occupied {
         /// The output directory.
         dir: PathBuf,
-        /// The parameters of what it holds.
+        /// Its parameters.
         held: String,
-        /// The parameters that were asked for.
+        /// The requested parameters.
         wanted: String,
     },
-    /// A file that the generator would replace was not written by it.
+    /// A file to be replaced was not written by the generator.
     #[error(
         "{} exists and does not belong to a benchmark: choose another directory, \
          or remove the file",
@@ -62,18 +62,18 @@ pub enum SuiteError {
         /// The file.
         path: PathBuf,
     },
-    /// The manifest exists but cannot be understood.
+    /// The manifest exists but is invalid.
     #[error("{}: {problem}: choose another directory, or remove this one", path.display())]
     Manifest {
         /// Path of the manifest.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A file operation failed.
     #[error("{action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as in "create".
+        /// The attempted operation, as in "create".
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -96,7 +96,7 @@ pub enum SuiteError {
         /// The cause.
         source: ArrowError,
     },
-    /// The cancel flag was raised; nothing of this run is left behind.
+    /// Cancelled; nothing of this run is left behind.
     #[error("cancelled")]
     Cancelled,
 }

@@ -1,8 +1,8 @@
-//! Generates a suite's tables into a directory: whole, or not at all.
+//! Generates a suite's tables into a directory, completely or not at all.
 //!
-//! The marker file says that the directory's files are ours although there is no manifest yet;
-//! it appears first and goes last, so an interrupted run can be repeated, and files of someone
-//! else are never replaced.
+//! The marker file says that the directory's files are ours while there is no manifest. It appears
+//! first and is removed last, so an interrupted run can be repeated, and other files are never
+//! replaced.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ const THREADS_MAX: usize = 1024;
 /// What to generate, and where.
 #[derive(Clone)]
 pub struct GenerateOptions<'a> {
-    /// Whose tables.
+    /// The suite.
     pub suite: Suite,
     /// Scale factor, [`SCALE_MIN`](crate::SCALE_MIN)..=[`SCALE_MAX`](crate::SCALE_MAX).
     pub scale: f64,
@@ -40,23 +40,24 @@ pub struct GenerateOptions<'a> {
     pub seed: u64,
     /// Output directory; created if missing.
     pub out: PathBuf,
-    /// Threads that generate; 0 for one a core. Each file has a writer thread besides.
+    /// Generating threads; 0 for one per core. Each file has an additional writer thread.
     pub threads: usize,
     /// Rows of a full record batch, 1..=2^24.
     pub rows_per_batch: u64,
-    /// 0: one file of the largest table, such as `lineorder.arrow`. n: a folder of its name with up
-    /// to n files (never more than there are pieces to write), each a range of rows, written at the
-    /// same time. One file's writer thread keeps up with about four generating threads: more cores
-    /// want more files.
+    /// 0: one file for the largest table, such as `lineorder.arrow`. n: a folder of its name with
+    /// up to n files (never more than there are pieces to write), each a range of rows, written in
+    /// parallel. One file's writer thread keeps up with about four generating threads: more cores
+    /// need more files.
     pub fact_files: u32,
-    /// Called in the calling thread after every piece that has been handed to its file.
+    /// Called in the calling thread after every piece that was passed to its file.
     pub progress: Option<&'a dyn Fn(Progress)>,
-    /// Raised by another thread to stop; nothing of the run is left behind then.
+    /// Set by another thread to stop; nothing of the run is left behind then.
     pub cancel: Option<&'a AtomicBool>,
 }
 
 impl GenerateOptions<'_> {
-    /// A suite at scale `scale` into `out`: seed 42, all cores, one file a table, batches of 2^20 rows.
+    /// A suite at scale `scale` into `out`: seed 42, all cores, one file per table, batches of 2^20
+    /// rows.
     pub fn new(suite: Suite, scale: f64, out: impl Into<PathBuf>) -> Self {
         Self {
             suite,
@@ -114,29 +115,29 @@ impl GenerateOptions<'_> {
     }
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The table being written.
     pub table: &'static str,
-    /// Rows written, all tables together.
+    /// Rows written, over all tables.
     pub rows_done: u64,
-    /// Rows of all tables; of TPC-DS about as many.
+    /// Rows of all tables; approximate for TPC-DS.
     pub rows_total: u64,
-    /// Bytes written, all tables together.
+    /// Bytes written, over all tables.
     pub bytes: u64,
 }
 
-/// What a run has produced.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// The manifest as written.
     pub manifest: Manifest,
     /// Rows of all tables.
     pub rows: u64,
-    /// Bytes of all files but the manifest.
+    /// Bytes of all files except the manifest.
     pub bytes: u64,
-    /// Time the run took.
+    /// Duration of the run.
     pub elapsed: Duration,
     /// Whether the directory was complete already and nothing was written.
     pub reused: bool,
@@ -155,8 +156,8 @@ impl Summary {
     }
 }
 
-/// Generates all tables of a suite into a directory. The same scale and seed give the same bytes
-/// for any number of threads. A directory that is complete with the same parameters is left as it is.
+/// Generates all tables of a suite into a directory. The same scale and seed give the same bytes for
+/// any number of threads. A directory that is complete with the same parameters is not changed.
 ///
 /// # Errors
 /// [`SuiteError::Scale`] and [`SuiteError::Option`] for values out of range; [`SuiteError::Occupied`]
@@ -190,7 +191,7 @@ fn empty_manifest(options: &GenerateOptions<'_>) -> Manifest {
     }
 }
 
-/// The directory's manifest when all of its files are there and it is what the options ask for.
+/// The directory's manifest if all of its files exist and it matches the options.
 fn complete_manifest(options: &GenerateOptions<'_>) -> Result<Option<Manifest>, SuiteError> {
     let Some(manifest) = read_manifest(options.suite, &options.out)? else { return Ok(None) };
     if !manifest.files_are_present(&options.out) {
@@ -251,7 +252,7 @@ fn write_all(
     Ok(manifest)
 }
 
-/// Splits a table into its files between pieces, as evenly as that allows.
+/// Splits a table into its files at piece borders, as evenly as possible.
 fn plan_files(options: &GenerateOptions<'_>, table: &str, pieces: u64) -> Vec<FilePlan> {
     let files = match options.is_split(table) {
         true => u64::from(options.fact_files).min(pieces.max(1)),
@@ -265,18 +266,18 @@ fn plan_files(options: &GenerateOptions<'_>, table: &str, pieces: u64) -> Vec<Fi
         .collect()
 }
 
-/// The output directory while it is being filled. Dropping it before it is complete removes what
-/// the run has made.
+/// The output directory while it is being filled. Dropped before it is complete, it removes what
+/// the run has created.
 struct OpenDirectory {
     /// `None` once it is complete.
     marker: Option<Hidden>,
-    /// Directories that this run has created, outermost first.
+    /// Directories created by this run, outermost first.
     created: Vec<PathBuf>,
     files: Vec<Hidden>,
 }
 
 impl OpenDirectory {
-    /// Creates the directory and the marker; removes what an incomplete run has left.
+    /// Creates the directory and the marker; removes the remains of an incomplete run.
     fn prepare(suite: Suite, path: &Path) -> Result<Self, SuiteError> {
         let leftovers = owned_files(suite, path)?;
         let (marker, manifest) = (path.join(suite.marker_file()), path.join(suite.manifest_file()));
@@ -293,7 +294,7 @@ impl OpenDirectory {
         Ok(directory)
     }
 
-    /// Creates a directory and its missing parents, and remembers them.
+    /// Creates a directory and its missing parents, and records them.
     fn create(&mut self, path: &Path) -> Result<(), SuiteError> {
         let missing = path
             .ancestors()
@@ -305,7 +306,7 @@ impl OpenDirectory {
         Ok(())
     }
 
-    /// Announces files that are about to be written.
+    /// Announces files to be written.
     fn expect(&mut self, files: &[FilePlan]) -> Result<(), SuiteError> {
         for file in files {
             if let Some(parent) = file.path.parent() {
@@ -316,7 +317,7 @@ impl OpenDirectory {
         Ok(())
     }
 
-    /// The manifest is written: what is here stays.
+    /// The manifest is written: the files stay.
     fn complete(mut self) -> Result<(), SuiteError> {
         self.files.drain(..).for_each(Hidden::keep);
         self.created.clear();
@@ -350,7 +351,7 @@ fn remove_if_there(path: &Path) -> Result<(), SuiteError> {
     }
 }
 
-/// Files in `dir` that have the names of tables or of the largest one's parts.
+/// Files in `dir` with the names of tables or of the largest table's parts.
 fn owned_files(suite: Suite, dir: &Path) -> Result<Vec<PathBuf>, SuiteError> {
     let mut files: Vec<PathBuf> = suite
         .tables()

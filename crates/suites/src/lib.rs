@@ -1,7 +1,7 @@
 //! Benchmark suites: data of any scale, straight into Arrow files, and their queries.
 //!
 //! [`ssb`] is the Star Schema Benchmark, [`tpch`] is TPC-H, [`tpcds`] is TPC-DS, [`clickbench`] is
-//! ClickBench's one wide table; each says what its data are.
+//! ClickBench's one wide table; each describes its data.
 //!
 //! # How data flow
 //!
@@ -14,14 +14,14 @@
 //!                                  SUITE.json, last: the directory is whole ◄───────────────┘
 //! ```
 //!
-//! Written files are equal byte for byte for any number of threads. A file in the writing is a
-//! hidden temporary; a run that is cancelled, or fails, removes what it has made.
+//! Written files are equal byte for byte for any number of threads. A file being written is a
+//! hidden temporary; a cancelled or failed run removes what it has created.
 //!
 //! # Files
 //!
-//! One file a table, `TABLE.arrow`; the largest may be a folder `TABLE` with `part-00000.arrow` and
-//! so on instead. At last the manifest ([`Manifest`]). Record batches of 2^20 rows, uncompressed,
-//! with the smallest and largest value of every batch.
+//! One file per table, `TABLE.arrow`; the largest may be a folder `TABLE` with `part-00000.arrow`
+//! and so on instead. The manifest ([`Manifest`]) comes last. Record batches have 2^20 rows,
+//! uncompressed, with the minimum and maximum of every batch.
 //!
 //! # What this crate must never know
 //!

@@ -1,10 +1,10 @@
-//! How many lines each order has, and at which row an order begins.
+//! The number of lines of each order, and the first row of each order.
 //!
-//! The counts are the ones of the reference generator (dbgen, stream `O_LCNT`): Park and Miller's
-//! minimal standard generator, x → 16807·x mod (2^31 − 1) ("Random number generators: good ones
-//! are hard to find", CACM 1988), started at 1434868289, one step an order, scaled to 1..=7. So
-//! the number of rows at a scale is the known one (6,001,215 at scale 1, 600,037,902 at scale
-//! 100) and the same for every seed. A power of the multiplier jumps to any order.
+//! The counts are those of the reference generator (dbgen, stream `O_LCNT`): Park and Miller's
+//! minimal standard generator, x → 16807·x mod (2^31 − 1) ("Random number generators: good ones are
+//! hard to find", CACM 1988), started at 1434868289, one step per order, scaled to 1..=7. So the
+//! number of rows at a scale is the known one (6,001,215 at scale 1, 600,037,902 at scale 100) and
+//! the same for every seed. A power of the multiplier jumps to any order.
 
 const MODULUS: u64 = (1 << 31) - 1;
 const MULTIPLIER: u64 = 16_807;
@@ -57,7 +57,7 @@ impl LineCounts {
     }
 }
 
-/// Finds the order that a row belongs to: rows before every 4096th order, and a walk from there.
+/// Finds the order of a row: rows before every 4096th order, and a walk from there.
 #[derive(Debug)]
 pub(crate) struct RowIndex {
     orders: u64,
@@ -65,7 +65,7 @@ pub(crate) struct RowIndex {
     rows_before: Vec<u64>,
 }
 
-/// An order, and the row at which it begins.
+/// An order, and its first row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OrderStart {
     /// Zero-based.
@@ -74,7 +74,7 @@ pub(crate) struct OrderStart {
 }
 
 impl RowIndex {
-    /// Counts the lines of `orders` orders, on all cores (about 2 ns an order and core).
+    /// Counts the lines of `orders` orders, on all cores (about 2 ns per order and core).
     pub(crate) fn new(orders: u64) -> Self {
         let checkpoints = orders.div_ceil(ORDERS_PER_CHECKPOINT) as usize;
         let mut rows = vec![0_u64; checkpoints];

@@ -1,4 +1,4 @@
-//! The manifest, such as `ssb.json`, written last: what a directory holds, and that it is complete.
+//! The manifest, such as `ssb.json`, written last: the content of a complete directory.
 
 use std::{
     fs,
@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Suite, SuiteError};
 
-/// What a complete directory holds.
+/// The content of a complete directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`Suite::data_version`] of the generator that wrote the directory.
     pub data_version: u32,
     /// Scale factor.
     pub scale: f64,
-    /// Seed, where the suite has one.
+    /// Seed, if the suite has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Rows of a full record batch.
     pub rows_per_batch: u64,
-    /// Files that the largest table was to be split into; 0 is one file beside the other tables.
+    /// Requested number of files of the largest table; 0 is one file beside the other tables.
     #[serde(alias = "lineorder_files")]
     pub fact_files: u32,
-    /// The tables, the largest last.
+    /// The tables, largest last.
     pub tables: Vec<ManifestTable>,
 }
 
@@ -60,7 +60,7 @@ impl Manifest {
         })
     }
 
-    /// Whether the parameters are the same; the scale may have lost its last bit in the text.
+    /// Whether the parameters are equal; the scale may have lost its last bit in the text.
     pub(crate) fn has_parameters_of(&self, other: &Self) -> bool {
         (self.scale - other.scale).abs() <= other.scale * 1e-12
             && (self.seed, self.rows_per_batch, self.fact_files)
@@ -101,7 +101,7 @@ impl Manifest {
     }
 }
 
-/// The manifest of a suite in `dir`, or `None` when there is none: the directory is then not a complete
+/// The manifest of a suite in `dir`, or `None` if there is none: the directory is then not a complete
 /// benchmark.
 ///
 /// # Errors

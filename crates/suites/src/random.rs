@@ -17,8 +17,8 @@ const fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// What a stream of draws is for. The discriminants are part of the data: changing one changes
-/// every value that is drawn from it.
+/// The purpose of a stream of draws. The discriminants are part of the data: changing one changes
+/// every value drawn from it.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub(crate) enum Purpose {
@@ -65,10 +65,10 @@ impl Stream {
     }
 }
 
-/// A draw seen as a binary fraction in [0, 1), from which numbers are taken one after the other:
-/// multiplying by n moves a uniform number below n in front of the point and leaves a uniform
-/// fraction behind it. Each step costs log2(n) bits; what is left bounds the bias of the last
-/// number, so the product of all ranges taken from one draw is kept below 2^44.
+/// A draw as a binary fraction in [0, 1), from which numbers are taken one after the other:
+/// multiplying by n moves a uniform number below n before the point and leaves a uniform fraction
+/// after it. Each step costs log2(n) bits; the rest bounds the bias of the last number, so the
+/// product of all ranges taken from one draw is kept below 2^44.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Digits(u64);
 
@@ -88,14 +88,14 @@ impl Digits {
     }
 }
 
-/// A number in 0..n of a draw x, as a fraction: n·x². A few numbers are frequent: 0 has a share of
-/// n^(-1/2), and what k has falls with k^(-1/2).
+/// A number in 0..n from a draw x, as a fraction: n·x². A few numbers are frequent: 0 has a share
+/// of n^(-1/2), and the share of k decreases with k^(-1/2).
 #[inline]
 pub(crate) const fn skewed(draw: u64, n: u64) -> u64 {
     scaled(scaled(draw, draw), n)
 }
 
-/// As [`skewed`], steeper: n·x³, so 0 has a share of n^(-1/3).
+/// Like [`skewed`], steeper: n·x³, so 0 has a share of n^(-1/3).
 #[inline]
 pub(crate) const fn steep(draw: u64, n: u64) -> u64 {
     scaled(scaled(scaled(draw, draw), draw), n)

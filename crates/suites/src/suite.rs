@@ -1,4 +1,4 @@
-//! The benchmark suites: what tells them apart.
+//! The benchmark suites and their differences.
 
 use crate::{SuiteError, clickbench, ssb, tpcds, tpch, write::TableGenerator};
 
@@ -8,7 +8,7 @@ pub const SCALE_MIN: f64 = 0.001;
 pub const SCALE_MAX: f64 = 10_000.0;
 
 /// # Errors
-/// [`SuiteError::Scale`] for what is out of range or no number.
+/// [`SuiteError::Scale`] for a value that is out of range or not a number.
 pub(crate) fn check_scale(scale: f64) -> Result<(), SuiteError> {
     if (SCALE_MIN..=SCALE_MAX).contains(&scale) { Ok(()) } else { Err(SuiteError::Scale { scale }) }
 }
@@ -33,11 +33,12 @@ pub struct Query {
     pub id: &'static str,
     /// The text, without a semicolon.
     pub sql: &'static str,
-    /// Which rows its LIMIT leaves, where it has one.
+    /// The rows that its LIMIT leaves, if it has one.
     pub limit: Option<Limit>,
 }
 
-/// The first rows of an order that may have ties: the last row's equals may be any of those.
+/// The first rows of an order that may have ties: rows that tie with the last one are
+/// interchangeable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The number of rows.
@@ -47,7 +48,7 @@ pub struct Limit {
 }
 
 impl Suite {
-    /// What it is called in commands and in names of files.
+    /// The name in commands and file names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ssb => "ssb",
@@ -57,7 +58,7 @@ impl Suite {
         }
     }
 
-    /// What people call it.
+    /// The full name.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Ssb => "SSB",
@@ -67,7 +68,7 @@ impl Suite {
         }
     }
 
-    /// Names of the tables, in the order in which they are written; the largest is the last.
+    /// Names of the tables in writing order; the largest is last.
     pub const fn tables(self) -> &'static [&'static str] {
         match self {
             Self::Ssb => &["date", "customer", "supplier", "part", "lineorder"],
@@ -111,7 +112,7 @@ impl Suite {
         tables[tables.len() - 1]
     }
 
-    /// Rows of the largest table at scale 1, about.
+    /// Approximate rows of the largest table at scale 1.
     pub const fn fact_rows(self) -> f64 {
         match self {
             Self::Ssb | Self::Tpch => 6e6,
@@ -130,7 +131,7 @@ impl Suite {
         }
     }
 
-    /// Name of the file that says what a directory holds, and that it is complete.
+    /// Name of the manifest file.
     pub fn manifest_file(self) -> String {
         format!("{}.json", self.name())
     }
@@ -150,7 +151,7 @@ impl Suite {
         }
     }
 
-    /// The seed that data depend on, if they depend on one.
+    /// The seed of the data, if they depend on one.
     pub(crate) const fn seed(self, seed: u64) -> Option<u64> {
         match self {
             Self::Ssb | Self::ClickBench => Some(seed),

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Each file has one writer thread. A worker that is more than a window ahead of a file's writer
-//! waits, which bounds the memory to `threads` + 1 pieces a file or so. Whoever fails stops all.
+//! waits, which bounds the memory to about `threads` + 1 pieces per file. A failure stops all.
 //!
-//! A piece is what a generator makes best at once; the writer cuts record batches of their own size.
+//! A piece is the best unit for a generator; the writer cuts record batches of its own size.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::SuiteError;
 
-/// How soon a waiting worker notices that the caller has raised the cancel flag.
+/// How soon a waiting worker notices cancellation.
 const CANCEL_POLL: Duration = Duration::from_millis(50);
 
 /// A table in pieces that any thread can make, in any order, with the same result.
@@ -38,19 +38,19 @@ pub(crate) trait TableGenerator: Send + Sync {
     /// The table's name in SQL and of its file.
     fn name(&self) -> &'static str;
     fn schema(&self) -> SchemaRef;
-    /// What the values of a numeric column are at most, so that they lie as narrow.
+    /// The maximum of a numeric column's values, for a narrow layout.
     fn bounds(&self, _column: &Field) -> Option<RangeInclusive<i128>> {
         None
     }
-    /// Rows of all pieces; about as many, where only making them tells.
+    /// Rows of all pieces; approximate if only generating them tells.
     fn rows(&self) -> u64;
-    /// Number of pieces, for record batches of so many rows.
+    /// Number of pieces, for record batches of this many rows.
     fn pieces(&self, rows_per_batch: u64) -> u64;
     /// Piece `number` of them, counted from 0.
     fn piece(&self, number: u64, rows_per_batch: u64) -> Result<RecordBatch, SuiteError>;
 }
 
-/// A file and the pieces of the table that go into it.
+/// A file and its pieces of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePlan {
     pub(crate) path: PathBuf,
@@ -80,7 +80,7 @@ type Numbered = (u64, RecordBatch);
 ///
 /// # Errors
 /// The first failure; [`SuiteError::Cancelled`] when the flag was raised. Files that were finished
-/// before the failure stay, others leave nothing.
+/// before the failure stay; others leave nothing.
 pub(crate) fn write_table(
     job: &Job<'_>,
     on_step: &mut dyn FnMut(Step),
@@ -136,7 +136,7 @@ fn join_all<T>(
 /// Hands out pieces and holds workers back.
 struct Board<'a> {
     job: &'a Job<'a>,
-    /// Pieces of a file that may be on their way at once.
+    /// Pieces of a file that may be in flight.
     window: u64,
     state: Mutex<State>,
     changed: Condvar,
@@ -194,8 +194,8 @@ impl<'a> Board<'a> {
         self.job.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// The next piece to generate, once its file's writer is near enough; `None` when there is
-    /// none left or all is stopped.
+    /// The next piece to generate, once its file's writer is near enough; `None` when there is none
+    /// left or everything is stopped.
     fn claim(&self) -> Option<Claim> {
         let plans = self.job.files;
         let count = |plan: &FilePlan| plan.pieces.end - plan.pieces.start;
@@ -264,7 +264,7 @@ fn write_file(
     writer.finish().map_err(failed)
 }
 
-/// Piece `number`, from those that came too early or from the queue.
+/// Piece `number`, from the early ones or from the queue.
 fn next_in_order(
     number: u64,
     early: &mut BTreeMap<u64, RecordBatch>,

@@ -8,15 +8,15 @@ use headrace_ooc::OocError;
 
 use crate::transfer::BenchError;
 
-/// What ended the benchmark.
+/// The error that ended the benchmark.
 #[derive(Debug, thiserror::Error)]
 pub enum OocBenchError {
-    /// The plan asks for what cannot be.
+    /// The plan is impossible.
     #[error("{what}\nhint: {remedy}")]
     Plan {
-        /// What is wrong with it.
+        /// The problem.
         what: String,
-        /// What to ask for instead.
+        /// What to request instead.
         remedy: String,
     },
     /// The folder cannot be used.
@@ -24,12 +24,12 @@ pub enum OocBenchError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
-        /// What helps.
+        /// The remedy.
         remedy: String,
     },
-    /// Two variants answered the same question differently.
+    /// Two variants gave different answers to the same question.
     #[error(
         "{operator} of {input}: {}, {}\nhint: one of them is wrong, and none of their times \
          counts; please report it",
@@ -41,19 +41,19 @@ pub enum OocBenchError {
         operator: &'static str,
         /// Which input.
         input: String,
-        /// What the variant found that was measured first, and what another one found.
+        /// The result of the first variant, and that of another one.
         found: [String; 2],
     },
-    /// The inputs could not be made, or not be read.
+    /// The inputs could not be generated or read.
     #[error(transparent)]
     Operator(#[from] OocError),
     /// Plain reads, or writes, failed.
     #[error(transparent)]
     Transfer(#[from] BenchError),
-    /// A file, outside of all of these.
+    /// A file, outside of these operations.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// Somebody asked for the end.
+    /// The benchmark was cancelled.
     #[error("interrupted")]
     Interrupted,
 }
@@ -72,7 +72,7 @@ impl OocBenchError {
 /// Why a point has no figure.
 #[derive(Debug)]
 pub(super) enum Unmeasured {
-    /// This machine, or the operator, does not have what it needs.
+    /// This machine, or the operator, lacks what it needs.
     Unavailable(String),
     /// It should have worked.
     Failed(String),

@@ -1,5 +1,5 @@
-//! A folder of the benchmark's own: there is room for it before it is made, and it goes with
-//! everything in it when its owner goes.
+//! The benchmark's own folder: its space is checked before it is created, and it is removed with
+//! its contents at the end.
 
 use std::ffi::CString;
 use std::io;
@@ -17,10 +17,10 @@ pub(super) struct OwnFolder {
 }
 
 impl OwnFolder {
-    /// Makes it below `folder`, where there must be room for `bytes`.
+    /// Creates it below `folder`, where there must be room for `bytes`.
     ///
     /// # Errors
-    /// [`OocBenchError::Folder`]: there is no such folder, no room, or no permission.
+    /// [`OocBenchError::Folder`]: the folder does not exist, has no room, or no permission.
     pub fn below(folder: &Path, bytes: u64) -> Result<OwnFolder, OocBenchError> {
         let fail = |what: String, remedy: &str| OocBenchError::Folder {
             path: folder.to_path_buf(),
@@ -45,15 +45,15 @@ impl OwnFolder {
         Ok(OwnFolder { path })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes what is in it.
+    /// Removes its contents.
     ///
     /// # Errors
-    /// Those of the operating system, with the folder.
+    /// Errors of the operating system, with the folder.
     pub fn empty(&self) -> Result<(), OocBenchError> {
         let emptied = std::fs::read_dir(&self.path).and_then(|entries| {
             entries.into_iter().try_for_each(|entry| std::fs::remove_file(entry?.path()))
@@ -73,7 +73,7 @@ impl Drop for OwnFolder {
     }
 }
 
-/// Bytes that this process may still write to the file system of a folder.
+/// Bytes that this process may still write to a folder's file system.
 fn free_bytes(folder: &Path) -> io::Result<u64> {
     let path = CString::new(folder.as_os_str().as_bytes())?;
     // SAFETY: `statvfs` is plain data that the call fills in; the path ends with a 0.

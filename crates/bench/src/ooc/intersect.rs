@@ -1,4 +1,4 @@
-//! The intersection of two sorted lists of unique int64, of which a share is common.
+//! The intersection of two sorted lists of unique int64 that share some keys.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::record::Limits;
 
 const KEY_BYTES: u64 = 8;
 
-/// The share of common keys where it is not varied.
+/// The default share of common keys.
 const SELECTIVITY: f64 = 0.5;
 
 /// See the [module](self).
@@ -30,7 +30,7 @@ impl Operator for Intersect {
         "keys"
     }
 
-    /// The result is at most one of two lists that are equally long.
+    /// The result is at most one of two lists of equal length.
     fn input_bytes_max(&self, space_bytes: u64) -> u64 {
         space_bytes / 3 * 2
     }

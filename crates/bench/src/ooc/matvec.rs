@@ -1,4 +1,4 @@
-//! The product of a dense binary32 matrix, as many rows as columns, with a vector.
+//! The product of a square binary32 matrix with a vector.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::record::Limits;
 
 const VALUE_BYTES: u64 = 4;
 
-/// Rows are whole blocks of storage where the matrix is larger than a few of them.
+/// Rows are whole storage blocks if the matrix is larger than a few of them.
 const ROWS_STEP: u64 = 1024;
 
 const X: &str = "x.f32";
@@ -25,7 +25,7 @@ const X: &str = "x.f32";
 /// See the [module](self).
 pub(super) struct Matvec;
 
-/// Rows, and columns, of a matrix of at most so many bytes.
+/// Rows, and columns, of a matrix of at most this many bytes.
 fn rows_of(bytes: u64) -> u64 {
     let rows = (bytes / VALUE_BYTES).isqrt();
     if rows < ROWS_STEP { rows.max(1) } else { rows / ROWS_STEP * ROWS_STEP }

@@ -1,4 +1,4 @@
-//! One point: the page cache as it is to be, a warm-up, some runs, and answers that agree.
+//! One point: the prepared page cache, a warm-up, some runs, and answers that agree.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::transfer::{
     BenchPlan, CacheRecord, CacheState, Hooks, PathChoice, Pattern, cache_state, chunks, input,
 };
 
-/// Spans of a run that are kept: as many chunks as the largest inputs have.
+/// Maximum spans of a run: as many chunks as the largest inputs have.
 const SPANS_MAX: usize = 1 << 18;
 
-/// How a point is to be measured.
+/// How to measure a point.
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
     pub figure: Figure,
@@ -37,24 +37,24 @@ impl Setup {
     }
 }
 
-/// A point, and the races of its best run: what the model needs of them.
+/// A point, and the races of its best run, for the model.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub point: Point,
     pub races: Vec<RaceReport>,
 }
 
-/// What is measured on one input.
+/// The measurements on one input.
 pub(super) struct Subject<'a> {
     pub plan: &'a OocPlan,
     pub operator: &'a dyn Operator,
     pub limits: Limits,
-    /// Why nothing runs on a GPU, if so.
+    /// The reason why nothing runs on a GPU, if so.
     pub no_gpu: Option<&'a str>,
     pub input: &'a Input,
-    /// Whether the kernels of what is measured next have run before.
+    /// Whether the kernels of the next measurement have run before.
     pub is_warm: bool,
-    /// What the first variant found, and which it was.
+    /// The first variant's result, and its name.
     answer: Option<(String, Answer)>,
 }
 
@@ -67,7 +67,7 @@ struct Timed {
 }
 
 impl<'a> Subject<'a> {
-    /// An input of which no answer is known.
+    /// An input without a known answer.
     pub fn new(
         (plan, operator): (&'a OocPlan, &'a dyn Operator),
         limits: Limits,
@@ -77,10 +77,10 @@ impl<'a> Subject<'a> {
         Subject { plan, operator, limits, no_gpu, input, is_warm: false, answer: None }
     }
 
-    /// Measures a point. Of several ways of reading the first that there is counts.
+    /// Measures a point. Of several access paths the first available one counts.
     ///
     /// # Errors
-    /// Why there is no point; the end of all where answers differ.
+    /// Why there is no point; the end of everything if answers differ.
     pub fn measure(&mut self, setup: &Setup) -> Result<Measured, Unmeasured> {
         if let (Processor::Cuda, Some(why)) = (setup.variant.processor, self.no_gpu) {
             return Err(Unmeasured::Unavailable(why.to_string()));
@@ -152,7 +152,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// What is hot has run before; so have kernels, which are compiled when they run first.
+    /// A hot run has run before; so have kernels, which are compiled at their first run.
     fn needs_warm_up(&self, setup: &Setup) -> bool {
         let is_gpu = setup.variant.processor == Processor::Cuda;
         setup.cache == CacheState::Hot || is_gpu && !self.is_warm
@@ -229,7 +229,8 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The limit of the longest race. What passed the page cache, and was not in it, storage delivered.
+/// The limit of the longest race. Bytes that were read through the page cache, but were not in it,
+/// came from storage.
 fn limit_of(report: &Report, is_cold: bool) -> Option<String> {
     let longest = report.passes.iter().max_by_key(|pass| pass.race.wall_ns)?;
     let limit = longest.race.bottleneck()?.to_string();
@@ -237,7 +238,7 @@ fn limit_of(report: &Report, is_cold: bool) -> Option<String> {
     Some(if is_cold { limit.replacen("page-cache-bound", storage, 1) } else { limit })
 }
 
-/// Empties the page cache of an input's files, or fills it with them.
+/// Evicts an input's files from the page cache, or loads them.
 pub(super) fn establish(
     plan: &OocPlan,
     input: &Input,

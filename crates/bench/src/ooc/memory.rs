@@ -1,4 +1,4 @@
-//! Inputs in host memory, and how much memory this process has taken.
+//! Inputs in host memory, and this process's memory use.
 
 use std::io;
 use std::path::Path;
@@ -12,10 +12,10 @@ use headrace_ooc::{Files, OocError, Options, PlainFiles};
 
 use super::record::Limits;
 
-/// Read at once into memory; between two of them an interruption is heeded.
+/// Unit of reads into memory; cancellation is checked between them.
 const PIECE_BYTES: usize = 64 << 20;
 
-/// A file of 8-byte numbers, or of as many bytes, in memory.
+/// A file of 8-byte numbers, or of raw bytes, in memory.
 #[derive(Debug, Clone)]
 pub(super) struct Loaded {
     buffer: Arc<AlignedBuffer>,
@@ -49,7 +49,7 @@ impl Loaded {
         bytemuck::cast_slice(self.as_ref())
     }
 
-    /// As a file of which one extent can be read: the file, the offset and the number of numbers.
+    /// As a file with one readable extent: the file, the offset and the number of numbers.
     pub fn extent(&self, name: &str) -> (Arc<dyn ReadAt>, u64, u64) {
         let numbers = self.numbers();
         let (address, count) = (numbers.as_ptr().addr() as u64, numbers.len() as u64);
@@ -64,7 +64,7 @@ impl AsRef<[u8]> for Loaded {
     }
 }
 
-/// As the file that it was read from: its offsets begin with 0.
+/// As the original file: its offsets begin with 0.
 impl ReadAt for Loaded {
     fn source(&self) -> &SourceFile {
         &self.source
@@ -91,7 +91,7 @@ impl ReadAt for Loaded {
     }
 }
 
-/// Files, of which one is in memory.
+/// Files, one of which is in memory.
 #[derive(Debug)]
 pub(super) struct WithLoaded(pub Loaded);
 
@@ -102,7 +102,7 @@ impl Files for WithLoaded {
 }
 
 /// # Errors
-/// [`OocError::Memory`] if so much does not fit the limit.
+/// [`OocError::Memory`] if this much does not fit the limit.
 pub(super) fn check_fits(
     what: &str,
     memory: &'static str,
@@ -117,20 +117,20 @@ pub(super) fn check_fits(
 }
 
 impl Limits {
-    /// Of this machine, now; `device_bytes` is what a device offers.
+    /// For this machine, now; `device_bytes` is the device's memory.
     pub(super) fn now(device_bytes: Option<u64>) -> Limits {
         let available = available_memory_bytes(&SysRoot::host()).unwrap_or(0);
         Limits { host_bytes: available / 2, device_bytes }
     }
 }
 
-/// Begins to look for the peak of resident memory anew.
+/// Resets the peak of resident memory.
 pub(super) fn forget_peak() {
     // Where the kernel refuses, the peak is that of the process: more than it is, never less.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Resident memory at most since then; `None` where the kernel does not tell.
+/// Peak resident memory since then; `None` if the kernel does not report it.
 pub(super) fn resident_peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -1,5 +1,5 @@
-//! The benchmark of the out-of-core operators: how fast they are beside plain reads of the same
-//! files, and what holds them up.
+//! The benchmark of the out-of-core operators: their speed beside plain reads of the same files,
+//! and their limits.
 //!
 //! ```text
 //!  OocPlan ──► a folder of its own, within the plan's space; removed at the end, whatever the end
@@ -12,11 +12,11 @@
 //!                           OocRecord ──► tables (text, Markdown) | JSON
 //! ```
 //!
-//! * What cannot be measured here is in the record as [`Missing`], with the reason: there is no
-//!   empty place that says nothing.
+//! * Points that cannot be measured here are in the record as [`Missing`], with the reason; there
+//!   are no silent gaps.
 //! * Rates are those of the median run: bytes, or records, of the input in the time from the call
-//!   to the return; output that goes to storage is on stable storage by then. Stages are the race's
-//!   own account of when they were busy; they overlap, so their sum exceeds the time that passed.
+//!   to the return; output to storage is on stable storage by then. Stages are the race's own busy
+//!   times; they overlap, so their sum exceeds the elapsed time.
 //!
 //! This module must never know: SQL, tables, formats, terminals.
 

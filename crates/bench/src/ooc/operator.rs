@@ -1,4 +1,4 @@
-//! What an operator must offer to be measured, and the variants that all are measured in.
+//! The interface of a measured operator, and the variants of all measurements.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,51 +9,51 @@ use serde::Serialize;
 use super::record::Limits;
 use crate::transfer::PathChoice;
 
-/// Files to work on.
+/// Input files.
 #[derive(Debug, Clone)]
 pub(super) struct Input {
-    /// What is read, in full.
+    /// The files to read completely.
     pub paths: Vec<PathBuf>,
-    /// Where a result may go.
+    /// A possible path for a result.
     pub output: PathBuf,
     /// Bytes of all of `paths`.
     pub bytes: u64,
     /// Keys, records or values in them.
     pub records: u64,
-    /// Share of common keys, where there is such a thing.
+    /// Share of common keys, if applicable.
     pub selectivity: Option<f64>,
 }
 
-/// Where the input of a variant lies.
+/// The location of a variant's input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// In files, read by the first of these ways that the folder offers; results go to a file.
+    /// In files, read by the first available of these access paths; results go to a file.
     Files(&'static [PathChoice]),
-    /// In host memory; results are counted and go nowhere.
+    /// In host memory; results are counted and discarded.
     HostMemory,
-    /// In device memory; what is timed is the kernels.
+    /// In device memory; only the kernels are timed.
     DeviceMemory,
 }
 
 /// A way to run an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
-    /// What to call it.
+    /// Its name.
     pub name: String,
-    /// Where the work is done: [`Processor::Cpu`] or [`Processor::Cuda`].
+    /// The processor: [`Processor::Cpu`] or [`Processor::Cuda`].
     pub processor: Processor,
-    /// Where the input lies.
+    /// The location of the input.
     pub source: Source,
 }
 
-/// O_DIRECT by threads; where a folder refuses it, the page cache.
+/// O_DIRECT by threads, or the page cache if a folder refuses it.
 const PSYNC: &[PathChoice] = &[PathChoice::Direct, PathChoice::Pread];
 
 /// O_DIRECT by io_uring.
 const ASYNC: &[PathChoice] = &[PathChoice::Uring];
 
-/// The variants, as the figures of the papers have them.
+/// The variants, as in the figures of the papers.
 pub(super) fn variants(threads: usize) -> Vec<Variant> {
     let of = |name: String, processor, source| Variant { name, processor, source };
     let (cpu, gpu) = (format!("cpu({threads})"), "gpu");
@@ -68,24 +68,24 @@ pub(super) fn variants(threads: usize) -> Vec<Variant> {
     ]
 }
 
-/// What a run found, to be compared with what other variants found.
+/// The result of a run, for comparison between variants.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// So many keys.
+    /// A number of keys.
     Keys(u64),
-    /// Records in this order, by a digest of all of them.
+    /// Records in this order, as a digest.
     Sorted {
-        /// How many.
+        /// Their number.
         records: u64,
-        /// Of their order and their values.
+        /// A digest of their order and values.
         digest: u64,
     },
     /// A vector.
     Vector {
         /// Its Euclidean norm.
         norm: f64,
-        /// Processors sum in different orders: as far as two of them may be from each other.
+        /// Processors sum in different orders: the maximum distance between two of them.
         distance_max: f64,
         /// Its values.
         #[serde(skip)]
@@ -94,7 +94,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Whether both may be right.
+    /// Whether both may be correct.
     pub(super) fn agrees(&self, other: &Answer) -> bool {
         match (self, other) {
             (
@@ -127,30 +127,30 @@ impl fmt::Display for Answer {
 #[derive(Debug, Clone)]
 pub(super) struct Ran {
     pub answer: Answer,
-    /// The operator's own account.
+    /// The operator's own report.
     pub report: Report,
 }
 
-/// Runs once more what was made ready.
+/// Runs the prepared variant again.
 pub(super) type Again<'a> = Box<dyn FnMut(&Options) -> Result<Ran, OocError> + 'a>;
 
-/// An operator, as this benchmark knows it.
+/// An operator of this benchmark.
 pub(super) trait Operator {
-    /// As it is written on the command line and in JSON.
+    /// The name on the command line and in JSON.
     fn name(&self) -> &'static str;
 
-    /// What its input consists of: "keys".
+    /// The items of its input: "keys".
     fn records_name(&self) -> &'static str;
 
-    /// The largest input with which inputs, outputs and temporary files fit this space.
+    /// The largest input whose inputs, outputs and temporary files fit this space.
     fn input_bytes_max(&self, space_bytes: u64) -> u64;
 
-    /// Shares of common keys to compare; none where there is no such thing.
+    /// Shares of common keys to compare; empty if not applicable.
     fn selectivities(&self, _is_quick: bool) -> &'static [f64] {
         &[]
     }
 
-    /// Makes an input.
+    /// Generates an input.
     ///
     /// # Errors
     /// Those of writing.
@@ -162,11 +162,11 @@ pub(super) trait Operator {
         options: &Options,
     ) -> Result<Input, OocError>;
 
-    /// Brings the input to where the variant finds it.
+    /// Prepares the input for the variant.
     ///
     /// # Errors
-    /// [`OocError::Usage`] where the operator does not have the variant; [`OocError::Memory`]
-    /// where the input does not fit.
+    /// [`OocError::Usage`] if the operator does not have the variant; [`OocError::Memory`] if the
+    /// input does not fit.
     fn ready<'a>(
         &'a self,
         input: &'a Input,

@@ -1,4 +1,4 @@
-//! What to measure, within how much space.
+//! What to measure, in how much space.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ impl Benchmark {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Intersect, Self::Sort, Self::Matvec];
 
-    /// As it is written on the command line and in JSON.
+    /// The name on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Intersect => "intersect",
@@ -53,20 +53,20 @@ impl FromStr for Benchmark {
     }
 }
 
-/// Largest input on which ways of reading, chunk sizes and selectivities are compared: what they
-/// differ in does not change with more of it.
+/// Largest input for comparing access paths, chunk sizes and selectivities: their differences do
+/// not change with size.
 const DETAIL_BYTES_MAX: u64 = 2 << 30;
 
-/// Smallest input of a curve: below it the work is over before all stages run.
+/// Smallest input of a curve: below it the work ends before all stages run.
 const INPUT_BYTES_MIN: u64 = 16 << 20;
 
-/// Sizes of a curve at most, each half of the next.
+/// Maximum sizes of a curve, each half of the next.
 const SIZES_MAX: usize = 8;
 
-/// The input of a quick run at most.
+/// Maximum input of a quick run.
 const QUICK_BYTES_MAX: u64 = 64 << 20;
 
-/// Chunk sizes that are compared.
+/// Chunk sizes to compare.
 const CHUNK_BYTES: [u64; 6] = [1 << 20, 4 << 20, 8 << 20, 16 << 20, 35 << 20, 70 << 20];
 
 /// Those of a quick run.
@@ -77,22 +77,22 @@ const QUICK_CHUNK_BYTES: [u64; 2] = [1 << 20, 8 << 20];
 pub struct OocPlan {
     /// What to measure.
     pub benchmarks: Vec<Benchmark>,
-    /// Where files are made, and removed again.
+    /// Folder of the files, which are removed again.
     pub folder: PathBuf,
-    /// Bytes that they take at most at a time: inputs, outputs and temporary files.
+    /// Maximum space at a time: inputs, outputs and temporary files.
     pub max_bytes: u64,
     /// One small size, and few chunk sizes and shares.
     pub is_quick: bool,
     /// Runs of each point.
     pub runs: usize,
-    /// The command that led to it, for the record.
+    /// The command, for the record.
     pub command: String,
-    /// Once set, it ends soon, with what it has so far.
+    /// Once set, the benchmark ends soon with its results so far.
     pub cancel: Arc<AtomicBool>,
 }
 
 impl OocPlan {
-    /// Runs of each point, if nobody says how many.
+    /// Default runs of each point.
     pub fn usual_runs(is_quick: bool) -> usize {
         if is_quick { 1 } else { 3 }
     }
@@ -114,7 +114,7 @@ impl OocPlan {
     }
 
     /// # Errors
-    /// [`OocBenchError::Interrupted`] once somebody asked for the end.
+    /// [`OocBenchError::Interrupted`] after cancellation.
     pub(super) fn check_cancelled(&self) -> Result<(), OocBenchError> {
         match self.cancel.load(Ordering::Relaxed) {
             true => Err(OocBenchError::Interrupted),
@@ -122,12 +122,12 @@ impl OocPlan {
         }
     }
 
-    /// The options of an operator that are the same for all variants.
+    /// The options of an operator that are common to all variants.
     pub(super) fn options(&self) -> Options {
         Options { token: self.cancel.clone().into(), ..Options::default() }
     }
 
-    /// Sizes of inputs, ascending, of which the largest leaves the operator its room.
+    /// Sizes of inputs, ascending; the largest leaves room for the operator.
     pub(super) fn sizes_bytes(&self, input_bytes_max: u64) -> Vec<u64> {
         if self.is_quick {
             return vec![input_bytes_max.min(QUICK_BYTES_MAX)];
@@ -142,7 +142,7 @@ impl OocPlan {
         sizes
     }
 
-    /// Of these sizes the one at which everything but the size is varied.
+    /// The size at which everything else is varied.
     pub(super) fn detail_bytes(&self, sizes_bytes: &[u64]) -> u64 {
         let fitting = sizes_bytes.iter().copied().filter(|bytes| *bytes <= DETAIL_BYTES_MAX).max();
         fitting.unwrap_or(sizes_bytes[0])

@@ -1,4 +1,4 @@
-//! What came out: plain data, as it stands in the JSON record.
+//! The results: plain data, as in the JSON record.
 
 use headrace_ooc::Processor;
 use serde::Serialize;
@@ -10,43 +10,43 @@ use crate::transfer::{CacheRecord, CacheState};
 /// The benchmark.
 #[derive(Debug, Clone, Serialize)]
 pub struct OocRecord {
-    /// The command that led to it.
+    /// The command.
     pub command: String,
-    /// What took part.
+    /// The hardware and software.
     pub versions: Versions,
-    /// The folder that was written to and read from.
+    /// The folder of the files.
     pub folder: String,
-    /// Bytes that files took at most.
+    /// Peak space of files.
     pub max_bytes: u64,
     /// Runs of each point.
     pub runs: usize,
-    /// What the memories of this machine allow.
+    /// The memory limits of this machine.
     pub limits: Limits,
-    /// Why nothing ran on a GPU, if so.
+    /// The reason why nothing ran on a GPU, if so.
     pub no_gpu: Option<String>,
-    /// The operators, in the order of the plan.
+    /// The operators, in plan order.
     pub operators: Vec<OperatorRecord>,
-    /// Why it ended before all was measured, if so.
+    /// The reason for an early end, if so.
     pub partial: Option<&'static str>,
 }
 
-/// What took part.
+/// The hardware and software.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Versions {
     /// This program.
     pub headrace: &'static str,
-    /// The CUDA version that the driver supports, or why there is none.
+    /// The driver's CUDA version, or the reason why there is none.
     pub driver: String,
-    /// The run-time compiler, or why there is none.
+    /// The run-time compiler, or the reason why there is none.
     pub nvrtc: String,
 }
 
 /// Memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Limits {
-    /// Host memory that an operator may take: half of what is free.
+    /// Host memory for an operator: half of what is free.
     pub host_bytes: u64,
-    /// Device memory that an operator may take, if there is a device.
+    /// Device memory for an operator, if there is a device.
     pub device_bytes: Option<u64>,
 }
 
@@ -55,23 +55,23 @@ pub struct Limits {
 pub struct OperatorRecord {
     /// Its name.
     pub operator: &'static str,
-    /// What its input consists of.
+    /// The items of its input.
     pub records_name: &'static str,
     /// Sizes of inputs.
     pub sizes_bytes: Vec<u64>,
-    /// The size at which everything but the size is varied.
+    /// The size at which everything else is varied.
     pub detail_bytes: u64,
-    /// Whether its inputs have a share of common keys that is varied.
+    /// Whether its inputs have a varying share of common keys.
     pub has_selectivities: bool,
-    /// Plain reads of its inputs, and plain writes of as much as its output.
+    /// Plain reads of its inputs, and plain writes of the size of its output.
     pub plain: Vec<PlainRead>,
-    /// What was measured.
+    /// The measured points.
     pub points: Vec<Point>,
-    /// What was not.
+    /// The missing points.
     pub missing: Vec<Missing>,
 }
 
-/// Which comparison a point belongs to.
+/// The comparison that a point belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
@@ -79,13 +79,13 @@ pub enum Figure {
     Throughput,
     /// Variants over shares of common keys.
     Selectivity,
-    /// Ways of reading over chunk sizes, cold and hot, with and without overlap.
+    /// Access paths over chunk sizes, cold and hot, with and without overlap.
     Methods,
     /// Plain reads and writes.
     Plain,
 }
 
-/// A transfer without any work on it: the roof that a run cannot break through.
+/// A transfer without any work: the roofline of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct PlainRead {
     /// "read" or "write".
@@ -94,45 +94,45 @@ pub struct PlainRead {
     pub input_bytes: u64,
     /// "host" or "gpu:0".
     pub target: String,
-    /// "pinned" or "pageable" on the way to a GPU.
+    /// "pinned" or "pageable" on the path to a GPU.
     pub memory: Option<&'static str>,
     /// The page cache before it.
     pub cache: CacheState,
-    /// The way.
+    /// The access path.
     pub way: &'static str,
-    /// Its speed.
+    /// Its rate.
     pub gb_per_s: f64,
-    /// What the page cache was not.
+    /// Why the page cache was not in the requested state.
     pub notes: Vec<String>,
 }
 
 /// A measured point.
 #[derive(Debug, Clone, Serialize)]
 pub struct Point {
-    /// The comparison that it belongs to.
+    /// Its comparison.
     pub figure: Figure,
-    /// The variant, or the way of reading.
+    /// The variant, or the access path.
     pub variant: String,
     /// "cpu" or "cuda".
     #[serde(serialize_with = "shown")]
     pub processor: Processor,
-    /// What ran it, in words.
+    /// The device in words.
     pub ran_on: String,
-    /// The way of reading that was asked for; `None` for inputs in memory.
+    /// The requested access path; `None` for inputs in memory.
     pub way: Option<&'static str>,
     /// Bytes of the input.
     pub input_bytes: u64,
-    /// Its keys, records or values.
+    /// Its number of keys, records or values.
     pub records: u64,
-    /// Share of common keys, where there is such a thing.
+    /// Share of common keys, if applicable.
     pub selectivity: Option<f64>,
-    /// Bytes of a chunk, if that was asked for.
+    /// Bytes of a chunk, if requested.
     pub chunk_bytes: Option<u64>,
-    /// Chunks under way, if that was asked for.
+    /// Chunks in flight, if requested.
     pub slots: Option<usize>,
     /// The page cache before the last run; `None` for inputs in memory.
     pub cache: Option<CacheRecord>,
-    /// Times of the runs, in their order.
+    /// Times of the runs, in order.
     pub runs_s: Vec<f64>,
     /// The shortest.
     pub best_s: f64,
@@ -142,72 +142,72 @@ pub struct Point {
     pub gb_per_s: f64,
     /// Records of the input in the median time.
     pub records_per_s: f64,
-    /// What was found.
+    /// The result.
     pub answer: Answer,
     /// Bytes of output that were written.
     pub output_bytes: u64,
     /// Bytes of temporary files that were written.
     pub temporary_bytes: u64,
-    /// Times of the best run's stages.
+    /// Stage times of the best run.
     pub stages: StageTimes,
     /// Times of its chunks in each stage.
     pub chunk_times: Vec<ChunkTimes>,
-    /// Host memory that the operator reserved at most.
+    /// The operator's peak host memory reservation.
     pub host_peak_bytes: u64,
-    /// Resident memory of the process at most: inputs in memory and mapped files count.
+    /// Peak resident memory of the process, including inputs in memory and mapped files.
     pub resident_peak_bytes: Option<u64>,
-    /// Device memory that was in use at most.
+    /// Peak device memory.
     pub device_peak_bytes: u64,
-    /// What limited its longest race.
+    /// The bottleneck of its longest race.
     pub limited_by: Option<String>,
-    /// The best plain read of the same bytes, and what of it was reached.
+    /// The best plain read of the same bytes, and the share of it that was reached.
     pub roofline: Option<Roofline>,
-    /// What the model says.
+    /// The model's prediction.
     pub predicted: Option<Predicted>,
-    /// What else should be known.
+    /// Other notes.
     pub notes: Vec<String>,
 }
 
-/// A run beside the best plain read of the same files to the same processor, the page cache as it
-/// was.
+/// A run compared with the best plain read of the same files to the same processor, with the same
+/// page cache state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Roofline {
     /// The plain read.
     pub gb_per_s: f64,
-    /// Its way.
+    /// Its access path.
     pub way: &'static str,
-    /// The median run's rate as a share of it, 0 to 1 (and above, where it was outdone).
+    /// The median run's rate as a share of it, 0 to 1 (or above, if it was faster).
     pub share: f64,
 }
 
-/// The model's word on a run.
+/// The model's prediction for a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Predicted {
     /// Time.
     pub seconds: f64,
     /// Bytes of the input in that time.
     pub gb_per_s: f64,
-    /// The stage that should be the limit.
+    /// The predicted bottleneck.
     pub bottleneck: String,
 }
 
 /// A point that was not measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Missing {
-    /// The comparison that it belongs to.
+    /// Its comparison.
     pub figure: Figure,
-    /// The variant, or the way of reading, and what it was to run with.
+    /// The variant, or the access path, and its settings.
     pub variant: String,
-    /// Bytes of the input; `None`: of no size.
+    /// Bytes of the input; `None`: for all sizes.
     pub input_bytes: Option<u64>,
-    /// Why not.
+    /// The reason.
     pub reason: String,
     /// Whether it should have worked.
     pub is_failure: bool,
 }
 
 impl OocRecord {
-    /// What should have worked and did not.
+    /// Points that should have worked and did not.
     pub fn failures(&self) -> impl Iterator<Item = &Missing> {
         let missing = self.operators.iter().flat_map(|operator| &operator.missing);
         missing.filter(|missing| missing.is_failure)
@@ -220,7 +220,7 @@ impl OperatorRecord {
         self.points.iter().filter(move |point| point.figure == figure)
     }
 
-    /// What a comparison lacks.
+    /// The missing points of a comparison.
     pub fn missing_of(&self, figure: Figure) -> impl Iterator<Item = &Missing> {
         self.missing.iter().filter(move |missing| missing.figure == figure)
     }

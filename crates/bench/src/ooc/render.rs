@@ -1,4 +1,4 @@
-//! A record as tables for people, and as JSON for programs.
+//! A record as readable tables and as JSON.
 
 use headrace_io::{binary_bytes, decimal_bytes};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use super::stages::StageTimes;
 use super::table::Table;
 use crate::transfer::CacheState;
 
-/// Version of the JSON document; a member that changes its meaning raises it.
+/// Version of the JSON document; raised when a member changes its meaning.
 const VERSION: u32 = 1;
 
 /// The JSON document: `{"version":1,"machine":{…},"ooc":{…}}`, as text that ends with a line feed.
@@ -77,7 +77,7 @@ fn tables(record: &OocRecord) -> Vec<Table> {
     tables
 }
 
-/// Everything of a comparison that is not there, each reason once.
+/// All missing points of a comparison, each reason once.
 fn not_measured(operator: &OperatorRecord, figure: Figure) -> Vec<String> {
     let mut reasons: Vec<(&Missing, Vec<&str>)> = Vec::new();
     for missing in operator.missing_of(figure) {
@@ -298,7 +298,7 @@ fn selectivity(operator: &OperatorRecord) -> Table {
     table
 }
 
-/// As it is written in tables.
+/// Its form in tables.
 pub(super) fn cache_name(cache: CacheState) -> &'static str {
     match cache {
         CacheState::AsIs => "as it is",

@@ -1,4 +1,4 @@
-//! Plain reads and writes of the same files, and what the model makes of them.
+//! Plain reads and writes of the same files, and the model's predictions from them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::transfer::{
     Target, judged,
 };
 
-/// What a plain write writes at most: more says nothing new about a drive that is not full.
+/// Maximum size of a plain write: more says nothing new about a drive that is not full.
 const WRITE_BYTES_MAX: u64 = 1 << 30;
 
 /// A plain transfer of an input.
@@ -56,7 +56,7 @@ fn wanted(has_gpu: bool, is_detailed: bool) -> Vec<Plain> {
 /// Measures the plain reads of an input, and a plain write in its folder.
 ///
 /// # Errors
-/// [`Unmeasured::Ended`] alone: what there is no way for is among the missing.
+/// [`Unmeasured::Ended`] only: unavailable access paths count as missing.
 pub(super) fn measure(
     (plan, transfers): (&OocPlan, &mut Bench),
     input: &Input,
@@ -132,7 +132,8 @@ fn take(
     Ok(())
 }
 
-/// The best plain read of an input of this size, to this processor, the page cache in this state.
+/// The best plain read of an input of this size, to this processor, with the page cache in this
+/// state.
 fn best_read(
     plain: &[PlainRead],
     input_bytes: u64,
@@ -157,7 +158,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Those of a device; what cannot be measured is not known.
+    /// Those of a device; unmeasurable ones are unknown.
     pub fn of(device: &Arc<Device>) -> Links {
         let mut links = Links::default();
         for measured in judged::links(std::slice::from_ref(device)).unwrap_or_default() {
@@ -171,9 +172,9 @@ impl Links {
     }
 }
 
-/// Sets every point that read files beside the best plain read of them, and beside the model, whose
-/// rates are those of this very benchmark: plain reads and writes, links, and the work in memory. The
-/// model has reads and writes side by side, as if each had a drive of its own.
+/// Compares every point that read files with the best plain read of them, and with the model, whose
+/// rates come from this benchmark: plain reads and writes, links, and the work in memory. The model
+/// overlaps reads and writes, as if each had its own drive.
 pub(super) fn judge(plain: &[PlainRead], links: &Links, measured: &mut [Measured]) {
     let in_core: Vec<(Processor, u64, f64)> = measured
         .iter()
@@ -225,7 +226,7 @@ fn machine(plain: &[PlainRead], links: &Links, point: &Point, work: Option<f64>)
     }
 }
 
-/// One race after the other; the work in memory is shared by those that read.
+/// Races run one after the other; those that read share the work in memory.
 fn predict(point: &Point, races: &[RaceReport], machine: &Machine) -> Result<Predicted, String> {
     let reading = races.iter().filter(|race| race.bytes_by_path.total() > 0).count();
     let machine = Machine {

@@ -19,11 +19,11 @@ use super::sort::Sort;
 use super::{Benchmark, OocBenchError, OocPlan, Source, Variant};
 use crate::transfer::{Bench, CacheState, PathChoice};
 
-/// Measures what the plan says; `tell` is told of every point that is done.
+/// Measures the plan; `tell` receives every finished point.
 ///
 /// # Errors
-/// See [`OocBenchError`]. An interruption after the first point is none: the record says that it is
-/// partial. Nothing is left in the folder, whatever the end.
+/// See [`OocBenchError`]. An interruption after the first point is not an error: the record says
+/// that it is partial. Nothing is left in the folder in any case.
 pub fn run(plan: &OocPlan, tell: &dyn Fn(&str)) -> Result<OocRecord, OocBenchError> {
     plan.check()?;
     let folder = OwnFolder::below(&plan.folder, plan.max_bytes)?;
@@ -197,7 +197,7 @@ impl<'a> Session<'a> {
         variants(self.threads).iter().map(|variant| Setup::of(figure, variant)).collect()
     }
 
-    /// Ways of reading, by chunk size, cold and hot; on a GPU without overlap, too.
+    /// Access paths, by chunk size, cold and hot; on a GPU also without overlap.
     fn methods(&self, input_bytes: u64) -> Vec<Setup> {
         let mut setups = Vec::new();
         for cache in [CacheState::Cold, CacheState::Hot] {
@@ -251,7 +251,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Once for each variant, where the reason is the same for all sizes.
+    /// Once for each variant, if the reason is the same for all sizes.
     fn missing(&mut self, input: &Input, setup: &Setup, reason: String, is_failure: bool) {
         let is_everywhere =
             setup.variant.processor == Processor::Cuda && self.no_gpu.as_ref() == Some(&reason);
@@ -268,7 +268,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Ways of reading, each for itself.
+/// Access paths, one by one.
 const WAYS: [(Processor, PathChoice, &[PathChoice]); 10] = {
     use PathChoice::{Cufile, Direct, Mmap, Pread, Registered, Uring};
     [

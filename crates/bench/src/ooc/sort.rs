@@ -1,4 +1,4 @@
-//! The sort of int64 in any order, written to another file.
+//! The sort of randomly ordered int64 into another file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::record::Limits;
 
 const KEY_BYTES: u64 = 8;
 
-/// Bytes that are looked at at once to see whether a result is in order.
+/// Bytes per step of checking that a result is in order.
 const PIECE_BYTES: usize = 16 << 20;
 
 /// See the [module](self).
@@ -31,7 +31,7 @@ impl Operator for Sort {
         "records"
     }
 
-    /// Input, result, and temporary files of as much, whose pieces lie on whole blocks.
+    /// Input, result, and temporary files of the same size, whose pieces start at whole blocks.
     fn input_bytes_max(&self, space_bytes: u64) -> u64 {
         space_bytes / 13 * 4
     }
@@ -109,7 +109,7 @@ fn sorted(input: &Input, options: &Options) -> Result<Ran, OocError> {
 }
 
 /// # Errors
-/// A result that is not in order; those of reading it.
+/// A result that is not in order; errors of reading it.
 fn look_at(path: &Path, options: &Options) -> Result<Answer, OocError> {
     let file = SourceFile::open(path)?;
     let mut buffer = AlignedBuffer::allocate(PIECE_BYTES)?;

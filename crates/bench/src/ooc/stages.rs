@@ -1,4 +1,4 @@
-//! Time by stage, of a run and of its chunks.
+//! Stage times of a run and of its chunks.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use headrace_flow::{RaceReport, Span};
 use headrace_ooc::Report;
 use serde::Serialize;
 
-/// When stages were busy, summed over the races of a run, nanoseconds. Stages overlap.
+/// Busy times of stages, summed over the races of a run, nanoseconds. Stages overlap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct StageTimes {
     /// Planning before the first race.
@@ -17,7 +17,7 @@ pub struct StageTimes {
     pub h2d_ns: u64,
     /// Kernels.
     pub kernel_ns: u64,
-    /// Work on the cores, divided by the threads that did it.
+    /// Work on the CPU, divided by its threads.
     pub cpu_ns: u64,
     /// Copies from the device.
     pub d2h_ns: u64,
@@ -61,23 +61,23 @@ impl StageTimes {
     }
 }
 
-/// How long chunks took in a stage, nanoseconds.
+/// Durations of chunks in a stage, nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChunkTimes {
-    /// The stage, as a trace names it: "read", "copy to device", "execute", "copy to host", "write".
+    /// The stage, as named in a trace: "read", "copy to device", "execute", "copy to host", "write".
     pub stage: &'static str,
     /// Chunks, or pieces of output.
     pub count: u64,
-    /// A twentieth took no longer.
+    /// 5th percentile.
     pub p5_ns: u64,
     /// Median.
     pub p50_ns: u64,
-    /// All but a twentieth took no longer.
+    /// 95th percentile.
     pub p95_ns: u64,
 }
 
 impl ChunkTimes {
-    /// Of each stage of a trace, in the order in which they began.
+    /// For each stage of a trace, in order of their beginning.
     pub(super) fn of(spans: &[Span]) -> Vec<ChunkTimes> {
         let mut stages: BTreeMap<&str, (u64, &'static str, Vec<u64>)> = BTreeMap::new();
         for span in spans {

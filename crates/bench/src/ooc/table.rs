@@ -1,12 +1,12 @@
 //! Tables, as text and as Markdown.
 
-/// A table with a line of words above it and lines below it.
+/// A table with a title and footnotes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Table {
     pub title: String,
     pub header: Vec<String>,
     pub rows: Vec<Vec<String>>,
-    /// What has no place in a row: reasons, explanations.
+    /// Reasons and explanations that do not belong to a row.
     pub notes: Vec<String>,
 }
 
@@ -17,8 +17,8 @@ impl Table {
         Table { title: title.into(), header, ..Table::default() }
     }
 
-    /// Rows and columns by their names, in the order of appearance; where several values have the
-    /// same place, the first counts, and where there is none, a dash.
+    /// Rows and columns by name, in order of appearance; of several values for a cell the first
+    /// counts, and an empty cell is a dash.
     pub fn pivot(
         title: impl Into<String>,
         corner: &str,
@@ -98,7 +98,7 @@ impl Table {
     }
 }
 
-/// Whether a cell stands to the right: it begins with a digit, or there is nothing.
+/// Whether a cell aligns right: it begins with a digit, or is empty.
 fn is_number(cell: &str) -> bool {
     cell == "-" || cell.starts_with(|c: char| c.is_ascii_digit())
 }

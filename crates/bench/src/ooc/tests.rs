@@ -1,4 +1,4 @@
-//! Points of an operator that answers what it is told to, and what records of such points say.
+//! Points of a scripted operator, and the records of such points.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! The page cache before a run: emptied, filled, or only looked at.
+//! The page cache before a run: evicted, loaded, or only examined.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use super::plain::read_chunks;
 use super::record::CacheRecord;
 use super::{BenchError, BenchPlan, CacheState};
 
-/// Stretches of 64 KiB per file that are looked at: all of a file up to 64 MiB.
+/// Sampled stretches of 64 KiB per file: all of a file up to 64 MiB.
 const SAMPLES: u64 = 1024;
 
-/// More than this share in the page cache, and a run is not called cold.
+/// With more than this share in the page cache a run is not called cold.
 const COLD_SHARE_MAX: f64 = 0.01;
 
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// Brings the cache into the state that the plan asks for, and says what came of it.
+/// Brings the cache into the planned state, and returns the result.
 pub(crate) fn prepare(
     plan: &BenchPlan,
     files: &[Arc<SourceFile>],

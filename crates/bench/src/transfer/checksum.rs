@@ -1,16 +1,16 @@
-//! A checksum of bytes and of their places, the same on the host and on a GPU.
+//! A checksum of bytes and of their positions, identical on the host and on a GPU.
 //!
-//! The bytes are taken as little-endian 64-bit words w(i), i counted from the start of the file
-//! (the last word is filled up with zeros). Two sums modulo 2^64 are formed over them:
+//! The bytes are little-endian 64-bit words w(i), with i counted from the start of the file (the
+//! last word is padded with zeros). Two sums modulo 2^64 are formed over them:
 //!
 //! ```text
 //! plain = Σ w(i)
 //! mixed = Σ low32(x(i)) · high32(x(i)),   x(i) = w(i) xor (i + 1) · 0x9e3779b97f4a7c15
 //! ```
 //!
-//! Sums do not ask for an order, so blocks of threads and chunks add up in any. A single wrong
-//! word always shows in `plain`; words that changed places show in `mixed`, whose step is that of
-//! XXH3's accumulator (Collet 2019). It is no defence against an adversary.
+//! Sums do not depend on order, so blocks of threads and chunks can be added in any. A single wrong
+//! word always shows in `plain`; swapped words show in `mixed`, whose step is that of XXH3's
+//! accumulator (Collet 2019). It is no defence against an adversary.
 
 use std::ops::AddAssign;
 
@@ -19,7 +19,7 @@ use serde::Serialize;
 /// 2^64 divided by the golden ratio, odd.
 pub(crate) const PLACE_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Words that are worked on side by side.
+/// Words that are processed in parallel.
 const LANES: usize = 8;
 const BLOCK_BYTES: usize = LANES * 8;
 
@@ -28,7 +28,7 @@ const BLOCK_BYTES: usize = LANES * 8;
 pub struct Checksum {
     /// Sum of the words.
     pub plain: u64,
-    /// Sum of the words mixed with their places.
+    /// Sum of the words mixed with their positions.
     pub mixed: u64,
 }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Word by word, as the definition has it.
+    /// Word by word, following the definition.
     fn by_definition(offset: u64, bytes: &[u8]) -> Checksum {
         let mut sum = Checksum::default();
         for (i, part) in bytes.chunks(8).enumerate() {

@@ -4,10 +4,10 @@ use headrace_flow::{ChunkSpec, ReadSpec};
 
 use super::{BenchError, Pattern};
 
-/// Blocks that a random run reads unless a limit is stated: 1 GiB in blocks of 4 KiB.
+/// Default number of random blocks: 1 GiB in blocks of 4 KiB.
 const RANDOM_BLOCKS: u64 = 262_144;
 
-/// Most chunks of a race: each costs some dozens of bytes of bookkeeping.
+/// Maximum chunks of a race: each costs some dozens of bytes of bookkeeping.
 const CHUNKS_MAX: u64 = 16 << 20;
 
 /// # Errors
@@ -32,8 +32,8 @@ pub(crate) fn check_count(
     Ok(())
 }
 
-/// One extent a chunk, whole files first to last; chunks of several files take turns, so that
-/// reads spread over the devices below them. Every offset is a multiple of 8.
+/// One extent per chunk, whole files in order; chunks of several files alternate, so that reads
+/// spread over their devices. Every offset is a multiple of 8.
 pub(crate) fn cut(
     sizes_bytes: &[u64],
     pattern: Pattern,

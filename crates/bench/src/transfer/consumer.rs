@@ -1,4 +1,4 @@
-//! What the host does with a chunk: reads every cache line of it, or sums it.
+//! The host's work on a chunk: reads every cache line of it, or sums it.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,27 +8,27 @@ use headrace_flow::{BoxError, ChunkSpec, HostConsumer, Verdict};
 use super::stop::StopSignal;
 use super::{Checksum, Progress};
 
-/// A consumer reads at least one byte of each: what is not looked at is not read from a mapping.
+/// A consumer reads at least one byte of each: a mapping is not read unless it is touched.
 const CACHE_LINE_BYTES: usize = 64;
 
-/// What consumers of a race share.
+/// The shared state of a race's consumers.
 #[derive(Debug)]
 pub(crate) struct Shared<'a> {
     pub chunks: &'a [ChunkSpec],
     pub signal: &'a StopSignal,
     pub progress: &'a Progress,
     pub verify: bool,
-    /// Whether the time each chunk takes to consume is kept: the latency of mapped reads.
+    /// Whether each chunk's time in the consumer is recorded: the latency of mapped reads.
     pub time_chunks: bool,
 }
 
-/// One consumer and what it gathered.
+/// One consumer and its results.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     shared: &'a Shared<'a>,
-    /// Checksum of each chunk, if asked for.
+    /// Checksum of each chunk, if requested.
     pub sums: Vec<(usize, Checksum)>,
-    /// Times of chunks, if asked for.
+    /// Times of chunks, if requested.
     pub times_ns: Vec<u64>,
 }
 
@@ -63,7 +63,7 @@ impl HostConsumer for Reader<'_> {
     }
 }
 
-/// After a chunk: go on, unless the run is to stop.
+/// After a chunk: continue, unless the run must stop.
 pub(crate) fn verdict(signal: &StopSignal) -> Verdict {
     if signal.asked().is_some() { Verdict::Enough } else { Verdict::Continue }
 }

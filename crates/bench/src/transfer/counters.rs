@@ -1,4 +1,4 @@
-//! What the machine counted while a run was on: processor time and block devices.
+//! The machine's counters during a run: processor time and block devices.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use headrace_io::system::{CpuTimes, DiskRates, DiskSampler, StorageHome, SysRoot
 
 use super::record::{CpuRecord, DeviceRecord};
 
-/// What is to be watched. Finding it out takes time that is no part of a run.
+/// The counters to watch. Finding them takes time that does not belong to a run.
 #[derive(Debug)]
 pub(crate) struct Watched {
     disks: Vec<String>,
     notes: Vec<String>,
 }
 
-/// Watches from its making on.
+/// Counts from its creation on.
 #[derive(Debug)]
 pub(crate) struct Counters {
     cpu: CpuTimes,
@@ -21,7 +21,7 @@ pub(crate) struct Counters {
     notes: Vec<String>,
 }
 
-/// What was counted.
+/// The counts.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     pub cpu: CpuRecord,
@@ -50,7 +50,7 @@ impl Watched {
         Watched { disks: names, notes }
     }
 
-    /// Counts from now on.
+    /// Starts counting.
     pub fn start(&self) -> Counters {
         let mut notes = self.notes.clone();
         let disks = match DiskSampler::start(&SysRoot::host(), &self.disks) {
@@ -65,7 +65,7 @@ impl Watched {
 }
 
 impl Counters {
-    /// What was used and moved since the start; the run took `wall_ns` of it.
+    /// The use since the start; the run took `wall_ns` of it.
     pub fn finish(mut self, wall_ns: u64) -> Counted {
         let cpu = CpuTimes::of_process().since(&self.cpu);
         let percent = cpu.cores(wall_ns) * 100.0;

@@ -6,13 +6,13 @@ use headrace_flow::RaceError;
 use headrace_gpu::GpuError;
 use headrace_io::IoError;
 
-/// What ended a benchmark without a result.
+/// The error that ended a benchmark without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The plan contradicts itself or asks for something that does not exist.
+    /// The plan contradicts itself or requests something that does not exist.
     #[error("{what}")]
     Plan {
-        /// What is wrong with it.
+        /// The problem.
         what: String,
         /// What to do instead.
         remedy: String,
@@ -22,7 +22,7 @@ pub enum BenchError {
     Path {
         /// The path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
         /// What to do about it.
         remedy: String,
@@ -33,10 +33,10 @@ pub enum BenchError {
     /// The race failed.
     #[error(transparent)]
     Race(#[from] RaceError),
-    /// A device could not be had.
+    /// A device is not available.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// Interrupted before there was anything to show.
+    /// Interrupted before the first result.
     #[error("interrupted before the first byte was measured")]
     Interrupted,
 }
@@ -59,7 +59,7 @@ impl BenchError {
         matches!(self, BenchError::Plan { .. })
     }
 
-    /// What to do about it, where that is known and the message does not say it already.
+    /// The remedy, if it is known and not in the message already.
     pub fn remedy(&self) -> Option<String> {
         match self {
             BenchError::Plan { remedy, .. } | BenchError::Path { remedy, .. } => {

@@ -12,25 +12,25 @@ use super::record::RingRecord;
 use super::stop::{Early, StopSignal, watched};
 use super::{BenchError, BenchPlan, Checksum, PathChoice, Pattern, Progress};
 
-/// Longest single read: what storage and io_uring like, and small enough that several reads of
-/// one chunk are under way at once.
+/// Longest single read: suited to storage and io_uring, and small enough for several parallel reads
+/// of one chunk.
 const SEGMENT_BYTES: usize = 1 << 20;
 
-/// What a race gave.
+/// The results of a race.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub report: RaceReport,
-    /// Bytes that arrived.
+    /// Bytes received.
     pub bytes: u64,
     pub early: Option<Early>,
-    /// Checksum of each chunk that arrived, if asked for.
+    /// Checksum of each received chunk, if requested.
     pub sums: Vec<(usize, Checksum)>,
-    /// Time that each chunk took its consumer, if that is the latency of a read.
+    /// Consumer time of each chunk, if that is the latency of a read.
     pub times_ns: Vec<u64>,
     pub notes: Vec<String>,
-    /// What the machine counted meanwhile.
+    /// The machine's counters meanwhile.
     pub counted: Counted,
-    /// What a ring cost that was made for this run.
+    /// The cost of a ring created for this run.
     pub ring: Option<RingRecord>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn run(
     }
 }
 
-/// A race that had to be cancelled leaves no report; what was counted meanwhile is still true.
+/// A cancelled race leaves no report; the counters are still valid.
 pub(crate) fn broken_off(
     error: RaceError,
     early: Option<Early>,

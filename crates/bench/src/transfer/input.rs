@@ -1,4 +1,4 @@
-//! Paths as the user names them: files, folders of files, block devices.
+//! Paths of the user: files, folders of files, block devices.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -9,14 +9,14 @@ use headrace_io::{IoError, ReadAt, SourceFile};
 
 use super::BenchError;
 
-/// Most files below a folder: each is held open.
+/// Maximum files below a folder: each is held open.
 const FILES_MAX: usize = 65_536;
 
 /// An opened file.
 #[derive(Debug, Clone)]
 pub(crate) struct Input {
     pub file: Arc<SourceFile>,
-    /// Which of the user's paths it belongs to.
+    /// The user's path that it belongs to.
     pub argument: usize,
 }
 
@@ -24,16 +24,16 @@ pub(crate) struct Input {
 #[derive(Debug, Default)]
 pub(crate) struct Inputs {
     pub files: Vec<Input>,
-    /// What the user should know about them.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 impl Inputs {
-    /// Opens everything; the files below a folder in the order of their paths.
+    /// Opens everything; the files below a folder in path order.
     ///
     /// # Errors
-    /// [`BenchError::Path`] for folders without files and for what is neither file, folder nor
-    /// block device; [`BenchError::Io`] for what cannot be opened.
+    /// [`BenchError::Path`] for folders without files and for anything but files, folders and block
+    /// devices; [`BenchError::Io`] for what cannot be opened.
     pub fn open(paths: &[PathBuf]) -> Result<Inputs, BenchError> {
         let mut inputs = Inputs::default();
         for (argument, path) in paths.iter().enumerate() {
@@ -96,8 +96,8 @@ fn open_error(path: &Path, action: &str, cause: std::io::Error) -> BenchError {
     BenchError::Io(IoError::Open { path: path.to_path_buf(), action: action.to_string(), cause })
 }
 
-/// Regular files below a folder; symbolic links to files count, those to folders do not, for they
-/// may lead in a circle.
+/// Regular files below a folder; symbolic links to files count, those to folders do not, because
+/// they may form cycles.
 fn walk(folder: &Path, found: &mut Vec<PathBuf>, others: &mut u64) -> Result<(), BenchError> {
     let entries =
         std::fs::read_dir(folder).map_err(|cause| open_error(folder, "list the folder", cause))?;
@@ -123,7 +123,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>, others: &mut u64) -> Result<(),
     Ok(())
 }
 
-/// Holes are read without storage being asked: a figure over them says nothing about it.
+/// Holes are read without any I/O: a figure over them says nothing about the storage.
 fn holes(path: &Path, metadata: &Metadata) -> Option<String> {
     let allocated_bytes = metadata.blocks().saturating_mul(512);
     let hole_bytes = metadata.len().saturating_sub(allocated_bytes);

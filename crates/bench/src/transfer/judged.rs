@@ -1,5 +1,5 @@
-//! A run beside the record of this machine's ceilings: shares, the bottleneck, the prediction;
-//! and what the run itself has to add to that record.
+//! A run compared with the record of this machine's ceilings: shares, the bottleneck, the
+//! prediction; and the run's contribution to that record.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use headrace_ceilings::{
     Ceiling, Ceilings, Measure, Measurement, Place, StoreKey, share_of_ceiling,
 };
 
-/// A run below this says more about its start than about storage.
+/// A shorter run says more about its start than about storage.
 const RECORD_BYTES_MIN: u64 = 64 << 20;
 
-/// At least this share of a run's bytes must have taken a way for the run to be a measure of it.
+/// At least this share of a run's bytes must have taken one access path for the run to measure it.
 const PURE_SHARE: f64 = 0.99;
 
-/// Where a run took place: the storage, if it is one, and the GPUs by PCI address.
+/// The location of a run: the storage, if it is a single one, and the GPUs by PCI address.
 pub(crate) fn place(paths: &[PathBuf], gpus: Vec<String>) -> Place {
     let mut stores: Vec<StoreKey> =
         paths.iter().filter_map(|path| StoreKey::of_path(path).ok()).collect();
@@ -30,9 +30,9 @@ pub(crate) fn place(paths: &[PathBuf], gpus: Vec<String>) -> Place {
     Place { store, gpus }
 }
 
-/// Bytes that storage delivered through the page cache, as far as residency before the run tells:
-/// what was not in memory and was not read past the page cache. Their way is that of bytes in
-/// memory, their speed that of storage.
+/// Bytes that storage delivered through the page cache, as far as the residency before the run
+/// tells: bytes that were not in memory and not read past the page cache. They use the path of
+/// bytes in memory at the speed of storage.
 fn missed_bytes(run: &BenchRun) -> u64 {
     missed_of(run.bytes, &run.bytes_by_path, run.cache.resident_share_before.unwrap_or(1.0))
 }
@@ -45,13 +45,13 @@ fn missed_of(bytes: u64, by: &BytesMoved, resident_share: f64) -> u64 {
     if missed_bytes as f64 > bytes as f64 * (1.0 - PURE_SHARE) { missed_bytes } else { 0 }
 }
 
-/// Whether storage delivered most bytes of a run that did not read past the page cache.
+/// Whether storage delivered most bytes of a run that did not bypass the page cache.
 fn mostly_missed(run: &BenchRun) -> bool {
     missed_bytes(run) > run.bytes / 2
 }
 
-/// Says of bytes that passed the page cache that they came from storage, and calls a limit that
-/// was storage's so.
+/// Attributes bytes that passed through the page cache to storage, and renames a limit that was
+/// storage's.
 pub(crate) fn tell_misses(run: &mut BenchRun) {
     let missed_bytes = missed_bytes(run);
     // Random blocks hit anew what earlier ones brought: how many missed is not known.
@@ -68,7 +68,7 @@ pub(crate) fn tell_misses(run: &mut BenchRun) {
     }
 }
 
-/// Fills in what the ceilings say about a run.
+/// Fills in the ceilings of a run.
 pub(crate) fn judge(
     ceilings: &Ceilings,
     place: &Place,
@@ -108,8 +108,8 @@ pub(crate) fn judge(
     }
 }
 
-/// The run's speed beside what is known to be possible; one that is faster sets a new mark, and
-/// that is no share of the old one.
+/// The run's rate compared with the known maximum; a faster run sets a new maximum and is not a
+/// share of the old one.
 fn beside(value: f64, ceiling: &Ceiling) -> String {
     if value <= ceiling.value || ceiling.stale {
         return format!("; the run is at {}", share_of_ceiling(value, ceiling));
@@ -173,7 +173,7 @@ fn predict(ceilings: &Ceilings, place: &Place, plan: &BenchPlan, run: &mut Bench
     }
 }
 
-/// The speed of the links to these devices, each and all together, measured now.
+/// The rate of the links to these devices, each alone and all together, measured now.
 pub(crate) fn links(devices: &[Arc<Device>]) -> Result<Vec<Measurement>, GpuError> {
     let measurement = |measure, value, bytes| Measurement {
         measure,
@@ -199,7 +199,7 @@ pub(crate) fn links(devices: &[Arc<Device>]) -> Result<Vec<Measurement>, GpuErro
     Ok(found)
 }
 
-/// What a run says about this machine, if it says something.
+/// The measurements of this machine in a run, if any.
 pub(crate) fn measurement(place: &Place, plan: &BenchPlan, run: &BenchRun) -> Option<Measurement> {
     if run.bytes < RECORD_BYTES_MIN && run.iops.is_none() {
         return None;
@@ -245,8 +245,8 @@ pub(crate) fn measurement(place: &Place, plan: &BenchPlan, run: &BenchRun) -> Op
     })
 }
 
-/// Of several results of one measure the highest: the record keeps few, and a poor setting says
-/// nothing about what is possible.
+/// The highest of several results of one measure: the record keeps few, and a poor setting says
+/// nothing about the possible rate.
 pub(crate) fn keep_highest(kept: &mut Vec<Measurement>, new: Measurement) {
     match kept.iter_mut().find(|old| old.measure == new.measure) {
         Some(old) if old.value < new.value => *old = new,

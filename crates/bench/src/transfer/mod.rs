@@ -1,4 +1,5 @@
-//! The transfer benchmark: how fast storage feeds a processor, by which way, and what held it up.
+//! The transfer benchmark: how fast storage feeds a processor, by which access path, and its
+//! limits.
 //!
 //! ```text
 //!  PATH… ──► input (files, folders, devices) ──► cut into chunks ──► flow::Race ──► host | GPUs
@@ -10,13 +11,12 @@
 //!  device counters, CPU times, measured ceilings, model ──────────► BenchRun ──► text | JSON
 //! ```
 //!
-//! * A [`BenchPlan`] says what to do, [`Bench::run`] does it once, a [`BenchRun`] is what came out:
+//! * A [`BenchPlan`] says what to do, [`Bench::run`] does it once, a [`BenchRun`] is the result:
 //!   plain data that [`render`] turns into text and JSON. [`sweep`] runs a grid of plans.
-//! * The race that is measured is the race that queries run on: no second reader exists here. Only
-//!   writes from host memory have a ring of their own, for they read nothing.
-//! * What really happened is counted, not assumed: bytes by path, readers used, reasons why a
-//!   better path was not taken, what the block devices delivered meanwhile, what share of the
-//!   files was in the page cache before.
+//! * The measured race is the one of queries: there is no second reader. Only writes from host
+//!   memory have their own ring, because they read nothing.
+//! * Facts are counted, not assumed: bytes by access path, readers used, reasons against a better
+//!   path, bytes of the block devices meanwhile, the share of the files in the page cache before.
 //! * A run that ends early (time, interruption) is a result, and says that it is partial.
 //!
 //! This module must never know: SQL, tables, formats, terminals.

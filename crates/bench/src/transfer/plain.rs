@@ -1,4 +1,4 @@
-//! Chunks read by plain reads through the page cache: to warm it, and to check against.
+//! Chunks read through the page cache with plain reads: to load it, and for comparison.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -13,14 +13,14 @@ use serde::Serialize;
 
 use super::{BenchError, Progress};
 
-/// Largest chunk that can be asked for: a slot is one piece of pinned memory.
+/// Largest possible chunk: a slot is one piece of pinned memory.
 const CHUNK_BYTES_MAX: u64 = 4 << 30;
 
-/// Most slots; more would only hide that storage is slow to answer.
+/// Maximum slots; more would only hide slow storage.
 const SLOTS_MAX: usize = 4096;
 
-/// Memory of a ring whose number of slots was not stated: while it fits the processor's
-/// last-level cache, neither the readers nor the copy engine wait for memory.
+/// Default memory of a ring: while it fits the processor's last-level cache, neither the readers
+/// nor the copy engine wait for memory.
 const RING_BYTES: u64 = 144 << 20;
 
 /// Whether bytes are read from storage or written to it.
@@ -32,14 +32,14 @@ pub enum Operation {
     Write {
         /// Bytes to write, over all paths.
         bytes: u64,
-        /// Replace what is there already.
+        /// Replace existing files.
         overwrite: bool,
-        /// Leave what was written.
+        /// Keep what was written.
         keep: bool,
     },
 }
 
-/// Where the bytes go to (come from, when writing).
+/// The destination of the bytes (their source, when writing).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// Host memory.
@@ -60,13 +60,13 @@ impl fmt::Display for Target {
     }
 }
 
-/// The way bytes take.
+/// The access path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathChoice {
-    /// Chosen per extent, as queries do.
+    /// Chosen per extent, as in queries.
     Auto,
-    /// O_DIRECT through io_uring; an error where either cannot be had.
+    /// O_DIRECT through io_uring; an error if either is not available.
     Uring,
     /// O_DIRECT by threads.
     Direct,
@@ -92,7 +92,7 @@ impl PathChoice {
         PathChoice::Cufile,
     ];
 
-    /// As it is written on the command line and in JSON.
+    /// The name on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             PathChoice::Auto => "auto",
@@ -105,7 +105,7 @@ impl PathChoice {
         }
     }
 
-    /// As a race knows it.
+    /// The race's option.
     pub fn access(self) -> (AccessPath, DirectEngine) {
         match self {
             PathChoice::Auto => (AccessPath::Auto, DirectEngine::Auto),
@@ -125,7 +125,7 @@ impl fmt::Display for PathChoice {
     }
 }
 
-/// Order and size of what is transferred at once.
+/// Order and size of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
     /// Every file from its first byte to its last, in chunks of this many bytes.
@@ -133,7 +133,7 @@ pub enum Pattern {
         /// Bytes of a chunk.
         chunk_bytes: u64,
     },
-    /// Blocks at places drawn evenly from all files, each on a multiple of its size.
+    /// Blocks at random positions, uniformly over all files, each at a multiple of its size.
     Random {
         /// Bytes of a block.
         block_bytes: u64,
@@ -149,7 +149,7 @@ impl Pattern {
         }
     }
 
-    /// As it is written in JSON.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Pattern::Sequential { .. } => "sequential",
@@ -158,40 +158,40 @@ impl Pattern {
     }
 }
 
-/// What is done to the page cache before the clock starts.
+/// Preparation of the page cache before the clock starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheState {
     /// Nothing.
     AsIs,
-    /// The files' pages are dropped, as far as the kernel allows for these files alone.
+    /// The files' pages are evicted, as far as the kernel allows for these files alone.
     Cold,
-    /// As `Cold`, and before that all caches of the machine (/proc/sys/vm/drop_caches), which
-    /// only root may and everybody notices.
+    /// Like `Cold`, after dropping all caches of the machine (/proc/sys/vm/drop_caches), which only
+    /// root may do and everybody notices.
     ColdEverything,
     /// The files are read once.
     Hot,
 }
 
-/// Puts another file in the place of an opened one.
+/// Replaces an opened file with another.
 pub type FileWrap = Arc<dyn Fn(Arc<SourceFile>) -> Arc<dyn ReadAt> + Send + Sync>;
 
-/// Puts another file in the place of one to be written.
+/// Replaces a file to be written with another.
 pub type SinkWrap = Arc<dyn Fn(Arc<SinkFile>) -> Arc<dyn WriteAt> + Send + Sync>;
 
-/// Ends of the outside world.
+/// Connections to the outside.
 #[derive(Clone, Default)]
 pub struct Hooks {
-    /// Told how far the run is.
+    /// Receives the progress of the run.
     pub progress: Option<Arc<Progress>>,
-    /// Once set, the run ends soon, with what it has so far.
+    /// Once set, the run ends soon with its results so far.
     pub cancel: Option<Arc<AtomicBool>>,
-    /// The race reads what this makes of each file; the check against the host reads the file
-    /// itself. For tests with the fault-injecting twin.
+    /// The race reads the wrapped files; the check against the host reads the files themselves. For
+    /// tests with the fault-injecting twin.
     pub wrap: Option<FileWrap>,
-    /// As `wrap`, for files that are written.
+    /// Like `wrap`, for files that are written.
     pub wrap_sink: Option<SinkWrap>,
-    /// io_uring fails as if the kernel had refused: for tests of what comes instead.
+    /// io_uring fails as if the kernel had refused: for tests of the fallback.
     pub inject_uring: Option<SetupFault>,
 }
 
@@ -214,38 +214,38 @@ pub struct BenchPlan {
     pub paths: Vec<PathBuf>,
     /// Read or write.
     pub operation: Operation,
-    /// Where to.
+    /// The target.
     pub target: Target,
-    /// By which way.
+    /// The access path.
     pub path: PathChoice,
     /// Memory of the slots when the target is a GPU.
     pub memory: HostMemory,
     /// Sequential or random, and the size of the pieces.
     pub pattern: Pattern,
-    /// Slots of the ring; `None`: as many as suit the chunk's size.
+    /// Slots of the ring; `None`: suited to the chunk size.
     pub slots: Option<usize>,
     /// Reads in the kernel at once, with io_uring.
     pub depth: u32,
-    /// Threads that read where io_uring does not, and threads that consume on the host.
+    /// Threads that read without io_uring, and threads that consume on the host.
     pub threads: usize,
     /// The page cache before the run.
     pub cache: CacheState,
-    /// Whether every chunk's checksum is compared with one that plain reads give.
+    /// Whether every chunk's checksum is compared with plain reads.
     pub verify: bool,
-    /// At most this many bytes are transferred.
+    /// Maximum bytes to transfer.
     pub limit_bytes: Option<u64>,
-    /// The run ends after this long, with what it has.
+    /// Time limit; the run ends with its results so far.
     pub time_limit: Option<Duration>,
     /// Files below this path go to this GPU.
     pub gpu_for: Vec<(PathBuf, usize)>,
     /// Records spans of all stages.
     pub trace: Option<Trace>,
-    /// Ends of the outside world.
+    /// Connections to the outside.
     pub hooks: Hooks,
 }
 
 impl BenchPlan {
-    /// Reads `paths` to host memory by the way that queries would take.
+    /// Reads `paths` to host memory by the access path of queries.
     pub fn new(paths: Vec<PathBuf>) -> BenchPlan {
         let cores = headrace_io::system::cores();
         BenchPlan {
@@ -284,7 +284,7 @@ impl BenchPlan {
     }
 
     /// # Errors
-    /// [`BenchError::Plan`] naming what cannot be, and what to ask for instead.
+    /// [`BenchError::Plan`] naming what is impossible, and what to request instead.
     pub(crate) fn check(&self) -> Result<(), BenchError> {
         if self.paths.is_empty() {
             return Err(BenchError::plan(

@@ -1,4 +1,4 @@
-//! How far a run is, for whoever watches.
+//! The progress of a run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Bytes that the present phase is done with.
+    /// Finished bytes of the present phase.
     pub fn done_bytes(&self) -> u64 {
         self.done_bytes.load(Ordering::Relaxed)
     }
@@ -23,7 +23,7 @@ impl Progress {
         self.total_bytes.load(Ordering::Relaxed)
     }
 
-    /// What is being done, in a word or two.
+    /// The present activity, in a word or two.
     pub fn phase(&self) -> String {
         self.phase.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! What came out of a run: plain data, as it stands in the JSON record.
+//! The result of a run: plain data, as in the JSON record.
 
 use headrace_flow::{LatencySummary, RaceReport};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use super::{CacheState, Checksum};
 pub struct BenchRun {
     /// "read" or "write".
     pub operation: &'static str,
-    /// The way that was asked for.
+    /// The requested access path.
     pub path: &'static str,
     /// "host", or "gpu:0,1".
     pub target: String,
@@ -26,7 +26,7 @@ pub struct BenchRun {
     pub depth: u32,
     /// Reader threads.
     pub threads: usize,
-    /// Paths as the user named them.
+    /// The user's paths.
     pub paths: Vec<String>,
     /// Files below them.
     pub files: usize,
@@ -34,41 +34,41 @@ pub struct BenchRun {
     pub file_bytes: u64,
     /// The page cache before the run.
     pub cache: CacheRecord,
-    /// Why the run ended before its last byte; the figures are those of the part that was done.
+    /// Why the run ended early; the figures are those of the finished part.
     pub partial: Option<&'static str>,
-    /// Bytes that arrived.
+    /// Bytes received.
     pub bytes: u64,
-    /// Chunks, or blocks, that arrived.
+    /// Chunks, or blocks, received.
     pub chunks: u64,
     /// From the first request to the last byte consumed, nanoseconds.
     pub wall_ns: u64,
-    /// Bytes that arrived per second of wall time; 0 if there were none.
+    /// Bytes received per second of wall time; 0 if there were none.
     pub gb_per_s: f64,
     /// Blocks per second, when random.
     pub iops: Option<f64>,
-    /// What the pinned ring cost before the clock started, if it was made for this run.
+    /// The cost of a pinned ring before the clock started, if it was created for this run.
     pub ring: Option<RingRecord>,
-    /// From the start to the first chunk in the consumer's hands, nanoseconds.
+    /// From the start until a consumer got the first chunk, nanoseconds.
     pub first_chunk_ns: u64,
-    /// By the way they really took.
+    /// By the real access path.
     pub bytes_by_path: BytesMoved,
     /// Latency of chunks (blocks, when random), each from its first request to its last answer.
     pub latency: Latency,
-    /// Mean size of a request to the kernel (what the devices saw of it is with them).
+    /// Mean size of a request to the kernel (the devices' view is with them).
     pub mean_request_bytes: u64,
-    /// Share of their time in which consumers waited for bytes, 0 to 1; `None` when writing.
+    /// Share of time in which consumers waited for bytes, 0 to 1; `None` when writing.
     pub consumer_wait_share: Option<f64>,
-    /// The stages, each with its own speed and the ceiling that was measured for it.
+    /// The stages, each with its rate and its measured ceiling.
     pub stages: Vec<StageRecord>,
-    /// The stage that was the limit, in words.
+    /// The limiting stage in words.
     pub bottleneck: Option<String>,
-    /// What the model says about this run.
+    /// The model's prediction for this run.
     pub predicted: Option<PredictedRecord>,
-    /// What each underlying block device did meanwhile.
+    /// The activity of each underlying block device.
     pub devices: Vec<DeviceRecord>,
     /// Processor time of this process.
     pub cpu: CpuRecord,
-    /// Reads (writes) that moved less than was asked for, and were resumed.
+    /// Short reads (writes), which were resumed.
     pub short_transfers: u64,
     /// Bytes that a file refused to move by O_DIRECT, and that went through the page cache.
     pub direct_refused_bytes: u64,
@@ -76,15 +76,15 @@ pub struct BenchRun {
     pub engines: Vec<String>,
     /// Why a better path was not taken.
     pub path_reasons: Vec<String>,
-    /// What else should be known.
+    /// Other notes.
     pub notes: Vec<String>,
-    /// The comparison with plain reads, if it was asked for.
+    /// The comparison with plain reads, if requested.
     pub verification: Option<Verification>,
 }
 
-/// Bytes by the way they took. `ram` and `ssd` sum up the others: `ssd` went past the page
-/// cache, `ram` came from memory or through the page cache (what the devices delivered meanwhile
-/// tells how much of that storage had to read).
+/// Bytes by access path. `ram` and `ssd` sum up the others: `ssd` bypassed the page cache, `ram`
+/// came from memory or through the page cache (the devices' counters tell how much of that storage
+/// had to read).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct BytesMoved {
     /// `mapped` + `cached` + `buffered` + `registered`.
@@ -93,9 +93,9 @@ pub struct BytesMoved {
     pub ssd2gpu: u64,
     /// Straight from storage to device memory.
     pub cufile: u64,
-    /// As `ram2gpu`, when the target is the host.
+    /// Like `ram2gpu`, when the target is the host.
     pub ram2host: u64,
-    /// As `ssd2gpu`, when the target is the host.
+    /// Like `ssd2gpu`, when the target is the host.
     pub ssd2host: u64,
     /// All bytes that were written from the host.
     pub host2ssd: u64,
@@ -113,12 +113,12 @@ pub struct BytesMoved {
     pub registered: u64,
 }
 
-/// The making of a ring of pinned slots.
+/// The creation of a ring of pinned slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct RingRecord {
     /// Its size.
     pub bytes: u64,
-    /// Until the first slot was ready, nanoseconds: with `first_chunk_ns` what a query waits for.
+    /// Until the first slot was ready, nanoseconds: with `first_chunk_ns` the wait of a query.
     pub first_ready_ns: u64,
     /// Until the last slot was ready, nanoseconds.
     pub ready_ns: u64,
@@ -179,13 +179,13 @@ pub struct StageRecord {
     pub busy_share: f64,
     /// Bytes through it per second of its busy time.
     pub gb_per_s: f64,
-    /// The fastest that was measured on this machine for it.
+    /// Its measured maximum on this machine.
     pub ceiling_gb_per_s: Option<f64>,
-    /// The run's speed as a share of that ceiling, 0 to 1 (and above, if the ceiling is old).
+    /// The run's rate as a share of that ceiling, 0 to 1 (or above, if the ceiling is old).
     pub ceiling_share: Option<f64>,
 }
 
-/// The model's word on a run.
+/// The model's prediction for a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PredictedRecord {
     /// Predicted speed.
@@ -209,11 +209,11 @@ pub struct DeviceRecord {
     pub read_bytes: u64,
     /// The same in bytes.
     pub written_bytes: u64,
-    /// Reads and writes per second that the device was asked for.
+    /// Requested reads and writes per second of the device.
     pub requests_per_s: f64,
     /// Their mean size.
     pub mean_request_bytes: u64,
-    /// Share of the time in which it had something to do, 0 to 1.
+    /// Share of time in which it was busy, 0 to 1.
     pub busy_share: f64,
 }
 
@@ -231,52 +231,52 @@ pub struct CpuRecord {
 /// The page cache before a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CacheRecord {
-    /// What was asked for.
+    /// The request.
     pub asked: CacheState,
-    /// Share of the files' bytes that was in memory when the clock started, 0 to 1; `None` where
-    /// the kernel does not say.
+    /// Share of the files' bytes in memory when the clock started, 0 to 1; `None` if the kernel
+    /// does not say.
     pub resident_share_before: Option<f64>,
-    /// What could not be done.
+    /// What was impossible.
     pub notes: Vec<String>,
 }
 
-/// The comparison of what arrived with plain reads.
+/// The comparison of the received bytes with plain reads.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verification {
     /// Chunks compared.
     pub chunks: u64,
     /// Bytes compared.
     pub bytes: u64,
-    /// Chunks that differ.
+    /// Differing chunks.
     pub mismatch_count: u64,
     /// The first of them.
     pub mismatches: Vec<Mismatch>,
-    /// Checksum of all that arrived, hexadecimal.
+    /// Checksum of all received bytes, hexadecimal.
     pub checksum: String,
-    /// What it was compared with.
+    /// What they were compared with.
     pub reference: &'static str,
     /// Time that the comparison took.
     pub seconds: f64,
 }
 
-/// A chunk that did not arrive as it lies in its file.
+/// A chunk that differs from its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mismatch {
     /// Its number.
     pub chunk: usize,
     /// Its file.
     pub file: String,
-    /// Where it begins.
+    /// Its offset.
     pub offset: u64,
     /// Its length.
     pub bytes: u64,
-    /// Checksum of what arrived.
+    /// Checksum of the received bytes.
     pub found: Checksum,
     /// Checksum by plain reads.
     pub expected: Checksum,
 }
 
-/// GB/s: bytes per nanosecond; 0 where there was no time.
+/// GB/s: bytes per nanosecond; 0 for no time.
 pub(crate) fn per_ns(bytes: u64, ns: u64) -> f64 {
     if ns == 0 { 0.0 } else { bytes as f64 / ns as f64 }
 }
@@ -285,7 +285,7 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// The stages that a race had, as it timed them.
+/// The stages of a race, with its own times.
 pub(crate) fn stages_of(report: &RaceReport) -> Vec<StageRecord> {
     let arrived = report.bytes_by_path.total();
     let stage = |stage, busy_ns, bytes| StageRecord {

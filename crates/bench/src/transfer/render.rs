@@ -1,4 +1,4 @@
-//! A record as text for people, and as JSON for programs.
+//! A record as readable text and as JSON.
 
 use headrace_io::{binary_bytes, decimal_bytes};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::record::{BenchRun, DeviceRecord, StageRecord, Verification};
 use super::{Sweep, SweepPoint};
 
-/// Version of the JSON document; a member that changes its meaning raises it.
+/// Version of the JSON document; raised when a member changes its meaning.
 const VERSION: u32 = 1;
 
 /// The JSON document: `{"version":1,"machine":{…},"runs":[…]}`, as text that ends with a line feed.
@@ -20,8 +20,8 @@ pub fn json_document(machine: &impl Serialize, runs: &[BenchRun]) -> String {
     format!("{document:#}\n")
 }
 
-/// The JSON document of a sweep: as [`json_document`], with a member `sweep` that has the setting
-/// of each run in their order, the index of the best one, and the settings without a run.
+/// The JSON document of a sweep: like [`json_document`], with a member `sweep` that has the
+/// settings of the runs in order, the index of the best one, and the settings without a run.
 pub fn sweep_document(machine: &impl Serialize, sweep: &Sweep) -> String {
     let runs: Vec<&BenchRun> = sweep.runs().collect();
     let measured = |point: &&SweepPoint| point.outcome.is_ok();
@@ -58,8 +58,8 @@ const COLUMNS: [&str; 12] = [
     "cpu",
 ];
 
-/// A sweep as a table in the order of its grid, the best run marked; the ways that cannot be had
-/// below it, each with its reason.
+/// A sweep as a table in grid order, the best run marked; unavailable access paths follow, each
+/// with its reason.
 pub fn sweep_table(sweep: &Sweep) -> String {
     let best = sweep.best();
     let mut rows = vec![(COLUMNS.map(str::to_string), "")];
@@ -123,7 +123,7 @@ fn cells(point: &SweepPoint, run: &BenchRun) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// What cannot be serialised is said in its place.
+/// A failure to serialise is reported in place.
 fn value(of: &impl Serialize) -> Value {
     serde_json::to_value(of).unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }

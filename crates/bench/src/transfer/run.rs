@@ -18,19 +18,19 @@ use super::{
 };
 use headrace_ceilings::{Ceilings, CeilingsError, Measurement, Place, Recorded};
 
-/// What is kept from run to run: the record of ceilings, and what runs add to it.
+/// State kept between runs: the record of ceilings, and the runs' contributions.
 #[derive(Debug, Default)]
 pub struct Bench {
     ceilings: Option<Ceilings>,
     /// Whether runs add to the ceilings.
     records: bool,
     measured: Vec<Measurement>,
-    /// Links whose speed was measured, as lists of devices by their PCI addresses.
+    /// Links with a measured rate, as lists of devices by PCI address.
     links_measured: Vec<Vec<String>>,
     gpus: Gpus,
 }
 
-/// One run with nothing kept; see [`Bench::run`].
+/// One run without kept state; see [`Bench::run`].
 ///
 /// # Errors
 /// As [`Bench::run`].
@@ -44,14 +44,14 @@ impl Bench {
         Bench::default()
     }
 
-    /// Runs are compared with these ceilings, and add to them if `records`: the links of GPUs
-    /// when they are first used, everything else with [`Bench::record_ceilings`].
+    /// Runs are compared with these ceilings, and contribute to them if `records`: the links of
+    /// GPUs at their first use, everything else with [`Bench::record_ceilings`].
     pub fn with_ceilings(ceilings: Ceilings, records: bool) -> Bench {
         Bench { ceilings: Some(ceilings), records, ..Bench::default() }
     }
 
-    /// Adds what the runs so far have measured to the record of ceilings: of each measure the
-    /// highest value. Runs that verified, were short or mixed several ways measured nothing.
+    /// Adds the measurements so far to the record of ceilings: the highest value of each measure.
+    /// Runs that verified, were short or mixed several access paths measured nothing.
     ///
     /// # Errors
     /// See [`Ceilings::record`].
@@ -62,11 +62,11 @@ impl Bench {
         }
     }
 
-    /// Carries a plan out once.
+    /// Executes a plan once.
     ///
     /// # Errors
-    /// See [`BenchError`]. A run that is interrupted, or whose time is up, after its first byte
-    /// is no error: the record says that it is partial.
+    /// See [`BenchError`]. A run that is interrupted, or out of time, after its first byte is not
+    /// an error: the record says that it is partial.
     pub fn run(&mut self, plan: &BenchPlan) -> Result<BenchRun, BenchError> {
         plan.check()?;
         match plan.operation {
@@ -164,7 +164,7 @@ impl Bench {
 }
 
 impl Bench {
-    /// The plan's GPUs by PCI address; measures their links the first time they are used.
+    /// The plan's GPUs by PCI address; measures their links at the first use.
     fn measure_links(&mut self, plan: &BenchPlan, run: &mut BenchRun) -> Vec<String> {
         let devices = match self.gpus.devices(&plan.target) {
             Ok(devices) => devices,
@@ -201,7 +201,7 @@ fn wrapped(plan: &BenchPlan, file: &Arc<SourceFile>) -> Arc<dyn ReadAt> {
     }
 }
 
-/// What is known of a run without its outcome.
+/// The facts of a run without its outcome.
 fn empty_record(
     plan: &BenchPlan,
     cache: CacheRecord,

@@ -1,4 +1,4 @@
-//! The end of a run before its last byte: first politely, then by force.
+//! The early end of a run: first by request, then by force.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use headrace_flow::CancelToken;
 
-/// How often the watcher looks.
+/// How often the watcher checks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Consumers have this long to end the race with a full report; a device that does not answer
-/// would keep them from it.
+/// Consumers have this long to end the race with a full report; a device that does not answer would
+/// prevent it.
 const POLITE: Duration = Duration::from_millis(500);
 
 /// Why a run ended before its last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Early {
-    /// Somebody interrupted it.
+    /// It was interrupted.
     Interrupted,
     /// Its time was up.
     TimeLimit,
@@ -31,7 +31,7 @@ impl Early {
     }
 }
 
-/// Shared by the watcher and whoever consumes.
+/// Shared by the watcher and the consumers.
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
     why: AtomicU8,
@@ -47,7 +47,7 @@ impl StopSignal {
         let _ = self.why.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Why to stop, if the run is to stop.
+    /// The reason to stop, if the run must stop.
     pub fn asked(&self) -> Option<Early> {
         match self.why.load(Ordering::Relaxed) {
             0 => None,
@@ -57,8 +57,7 @@ impl StopSignal {
     }
 }
 
-/// Watches the clock and the interruption while `work` runs; what it asks of `signal` and `token`
-/// is for `work` to heed.
+/// Watches the clock and the interruption while `work` runs; `work` must heed `signal` and `token`.
 pub(crate) fn watched<T>(
     cancel: Option<&Arc<AtomicBool>>,
     time_limit: Option<Duration>,

@@ -1,7 +1,7 @@
-//! A grid of runs: ways × numbers of paths and GPUs × host memory × threads × chunk sizes.
+//! A grid of runs: access paths × numbers of paths and GPUs × host memory × threads × chunk sizes.
 //!
-//! The grid is walked in a shuffled order that is always the same, so that a sweep whose time is
-//! up has seen some of everything. What the time did not suffice for is counted, never guessed.
+//! The grid is walked in a fixed shuffled order, so that a sweep that runs out of time has samples
+//! of everything. Points without time are counted, never guessed.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,37 +23,37 @@ const POINT_MIN: Duration = Duration::from_millis(300);
 /// The values of each dimension. An empty list leaves the plan's own value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grid {
-    /// Ways.
+    /// Access paths.
     pub paths: Vec<PathChoice>,
     /// Chunk (block) sizes in bytes.
     pub chunk_bytes: Vec<u64>,
-    /// Threads. Ways that need no threads are measured with the last value only.
+    /// Threads. Access paths without threads are measured with the last value only.
     pub threads: Vec<usize>,
     /// Host memory, when the target is a GPU.
     pub memory: Vec<HostMemory>,
-    /// How many of the plan's paths are read at once: the first n.
+    /// How many of the plan's paths are read in parallel: the first n.
     pub path_counts: Vec<usize>,
-    /// How many of the plan's GPUs are fed at once: the first n.
+    /// How many of the plan's GPUs are fed in parallel: the first n.
     pub gpu_counts: Vec<usize>,
 }
 
 /// A grid and its time.
 #[derive(Debug, Clone)]
 pub struct SweepPlan {
-    /// What all points have in common.
+    /// The common settings of all points.
     pub base: BenchPlan,
-    /// What they differ in.
+    /// The varying settings.
     pub grid: Grid,
     /// Time for all of them together.
     pub time: Duration,
 }
 
-/// Where in the grid a point lies.
+/// The coordinates of a point in the grid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// Way.
+    /// Access path.
     pub path: PathChoice,
-    /// Paths read at once.
+    /// Paths read in parallel.
     pub paths: usize,
     /// "host", or "gpu:0,1".
     pub target: String,
@@ -65,21 +65,21 @@ pub struct Setting {
     pub chunk_bytes: u64,
 }
 
-/// A point that was looked at.
+/// An examined point.
 #[derive(Debug, Clone)]
 pub struct SweepPoint {
-    /// Where it lies.
+    /// Its coordinates.
     pub setting: Setting,
-    /// The run, or why there can be none here.
+    /// The run, or why it is impossible here.
     pub outcome: Result<BenchRun, String>,
 }
 
-/// What a sweep gave.
+/// The result of a sweep.
 #[derive(Debug, Clone)]
 pub struct Sweep {
-    /// In the order of the grid.
+    /// In grid order.
     pub points: Vec<SweepPoint>,
-    /// Points that there was no time for.
+    /// Points without time.
     pub left_out: usize,
     /// Whether it was interrupted.
     pub interrupted: bool,
@@ -103,10 +103,10 @@ impl Sweep {
     }
 }
 
-/// Measures the points of a grid, as far as the time goes; tells of each.
+/// Measures the points of a grid, as far as time allows; reports each.
 ///
 /// # Errors
-/// Those of a run, but for ways that cannot be had here: these are a point's outcome.
+/// Those of a run, except unavailable access paths, which are a point's outcome.
 pub fn sweep(
     bench: &mut Bench,
     plan: &SweepPlan,
@@ -150,7 +150,7 @@ pub fn sweep(
     Ok(Sweep { points: found.into_iter().flatten().collect(), left_out, interrupted })
 }
 
-/// The reason, if the error says that a way cannot be had here; else the error.
+/// The reason, if the error says that an access path is unavailable; else the error.
 fn unavailable(error: BenchError) -> Result<String, BenchError> {
     match &error {
         BenchError::Race(RaceError::PathUnavailable { reason, .. }) => Ok(reason.clone()),
@@ -160,7 +160,7 @@ fn unavailable(error: BenchError) -> Result<String, BenchError> {
     }
 }
 
-/// All points of the grid, in its order.
+/// All points of the grid, in order.
 fn points(plan: &SweepPlan) -> Result<Vec<(Setting, BenchPlan)>, BenchError> {
     let (base, grid) = (&plan.base, &plan.grid);
     let gpus = match &base.target {
@@ -213,7 +213,7 @@ fn setting_of(plan: &BenchPlan) -> Setting {
     }
 }
 
-/// A path that is forced to a GPU which does not take part goes where it likes.
+/// A path that is forced to a GPU outside of this point is assigned freely.
 fn forced(base: &BenchPlan, target: &Target) -> Vec<(PathBuf, usize)> {
     let Target::Gpus(ordinals) = target else { return Vec::new() };
     base.gpu_for.iter().filter(|(_, gpu)| ordinals.contains(gpu)).cloned().collect()
@@ -247,7 +247,7 @@ fn check_counts(what: &str, counts: &[usize], available: usize) -> Result<(), Be
     }
 }
 
-/// Chunks larger than every file are all the same chunk: one of them is enough.
+/// Chunks larger than every file are equivalent: one of them is enough.
 fn distinct_chunks(base: &BenchPlan, chunk_bytes: &[u64]) -> Result<Vec<u64>, BenchError> {
     if base.operation != Operation::Read {
         return Ok(chunk_bytes.to_vec());
@@ -262,7 +262,7 @@ fn distinct_chunks(base: &BenchPlan, chunk_bytes: &[u64]) -> Result<Vec<u64>, Be
     Ok(sorted)
 }
 
-/// The numbers below `count`, in an order that is always the same (Fisher and Yates).
+/// The numbers below `count` in a fixed shuffled order (Fisher and Yates).
 fn shuffled(count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let mut dice = SplitMix64::new(7);

@@ -14,7 +14,7 @@ use super::{BenchError, BenchPlan, Checksum};
 /// Mismatches that are described; all are counted.
 const MISMATCHES_SHOWN_MAX: usize = 16;
 
-/// Compares what consumers summed, by chunk, with the host's own reads of the files.
+/// Compares the consumers' checksums, by chunk, with the host's own reads of the files.
 ///
 /// # Errors
 /// Those of reading.

@@ -1,32 +1,33 @@
-//! Figures of devices that are on the market, for sizing a machine that nobody has measured yet.
+//! Figures of devices on the market, for sizing a machine that has not been measured.
 //!
-//! Drives: sequential rates and random 4 KiB reads as their makers state them, for the capacity
-//! that reaches most; writes are those of an empty drive. GPUs: memory bandwidth as stated, not as
-//! reached (kernels get some 90% of it: 4.24 of 4.8 TB/s by a device copy on an H200). Links: from
-//! the standard, times the share of it that copies were seen to reach. Measure before you trust them.
+//! Drives: sequential rates and random 4 KiB reads as stated by their makers, for the fastest
+//! capacity; writes are those of an empty drive. GPUs: stated memory bandwidth, not the reached one
+//! (kernels get some 90% of it: 4.24 of 4.8 TB/s by a device copy on an H200). Links: from the
+//! standard, times the share of it that copies reached in measurements. Measure before you trust
+//! them.
 
 use serde::Serialize;
 
-/// What a figure rests on.
+/// The source of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FigureSource {
     /// The maker's data sheet or product page: "up to".
     VendorDatasheet,
-    /// An interface standard, and nothing subtracted.
+    /// An interface standard, without any deduction.
     Standard,
     /// Our own measurement.
     Measured,
-    /// What such links usually reach; no one source.
+    /// A typical rate of such links; no single source.
     RuleOfThumb,
 }
 
 /// A drive.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct KnownSsd {
-    /// Name, as it is asked for.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Its maker's.
+    /// Maker.
     pub vendor: &'static str,
     /// Interface.
     pub interface: &'static str,
@@ -36,25 +37,25 @@ pub struct KnownSsd {
     pub write_gb_per_s: f64,
     /// Random reads of 4 KiB a second, in thousands.
     pub random_read_kiops: f64,
-    /// Where the figures are from.
+    /// Source of the figures.
     pub source: FigureSource,
 }
 
-/// A network or fabric port: what it carries in one direction.
+/// A network or fabric port: its rate in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct KnownNic {
-    /// Name, as it is asked for.
+    /// Name on the command line.
     pub name: &'static str,
     /// Line rate in one direction, GB/s, before protocols.
     pub gb_per_s: f64,
-    /// Where the figure is from.
+    /// Source of the figure.
     pub source: FigureSource,
 }
 
 /// A GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct KnownGpu {
-    /// Name, as it is asked for.
+    /// Name on the command line.
     pub name: &'static str,
     /// Memory, GB.
     pub memory_gb: f64,
@@ -62,7 +63,7 @@ pub struct KnownGpu {
     pub memory_gb_per_s: f64,
     /// Link to the host.
     pub link: PcieGeneration,
-    /// Where the figures are from.
+    /// Source of the figures.
     pub source: FigureSource,
 }
 
@@ -71,7 +72,7 @@ pub struct KnownGpu {
 pub struct PcieGeneration(u8);
 
 impl PcieGeneration {
-    /// The newest that is known.
+    /// The newest known generation.
     pub const MAX: u8 = 6;
 
     /// Generation 1 to [`PcieGeneration::MAX`].
@@ -99,8 +100,8 @@ impl PcieGeneration {
     }
 }
 
-/// GB/s that large copies reach over a link: what remains after packet headers and flow control.
-/// Generation 5 as measured from pinned memory (55.5 of 63.0 GB/s), others by a rule of thumb.
+/// GB/s that large copies reach over a link, after packet headers and flow control. Generation 5 as
+/// measured from pinned memory (55.5 of 63.0 GB/s), others by a rule of thumb.
 pub fn pcie_gb_per_s(generation: PcieGeneration, width: u32) -> (f64, FigureSource) {
     let (share, source) = match generation.number() {
         5 => (0.881, FigureSource::Measured),

@@ -1,24 +1,24 @@
-//! What it is scanned on.
+//! The machine that scans.
 
 use serde::Serialize;
 
 use super::ModelError;
 use crate::record::{Ceilings, Measure, StoreKey};
 
-/// Seconds that starting a copy costs beside its bytes: 53.6 GB/s were measured in pieces of 4 MiB
-/// and 55.1 in pieces of 16 MiB on a link of 55.5 GB/s, which is 2.7 and 2.2 microseconds.
+/// Fixed cost of a copy in seconds: 53.6 GB/s were measured in pieces of 4 MiB and 55.1 in pieces
+/// of 16 MiB on a link of 55.5 GB/s, which is 2.7 and 2.2 microseconds.
 const COPY_OVERHEAD_S: f64 = 2.5e-6;
 
-/// Seconds between kernels of one stream, the usual order of magnitude.
+/// Seconds between kernels of one stream, a typical value.
 const LAUNCH_OVERHEAD_S: f64 = 4e-6;
 
 /// Seconds from the submission of a read to its first byte: an NVMe drive.
 const READ_LATENCY_S: f64 = 100e-6;
 
-/// A device, or another place that reads come from.
+/// A device, or another source of reads.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StorageDevice {
-    /// What to call it.
+    /// Its name.
     pub name: String,
     /// Sequential reads, GB/s.
     pub read_gb_per_s: f64,
@@ -26,34 +26,35 @@ pub struct StorageDevice {
     pub write_gb_per_s: Option<f64>,
 }
 
-/// How a table lies on several devices.
+/// The layout of a table on several devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// Every chunk lies on all of them (RAID 0): as fast as the slowest, times their number.
+    /// Every chunk is striped over all of them (RAID 0): as fast as the slowest, times their
+    /// number.
     Striped,
-    /// Files lie side by side, equal bytes on each: the slowest is the last to end.
+    /// Whole files, equal bytes on each: the slowest is the last to finish.
     Even,
-    /// Files lie side by side, more bytes on faster devices: all end together.
+    /// Whole files, more bytes on faster devices: all finish together.
     Proportional,
 }
 
-/// What storage, or the links of GPUs, share on the way to memory.
+/// Shared resources of storage, or of the GPUs' links, on the way to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Topology {
-    /// Every device has a way of its own.
+    /// Every device has its own path.
     Direct,
-    /// All reads from storage pass `uplinks` equal ways (root complexes, inter-socket links, host
-    /// adapters, NICs) between which devices are divided evenly.
+    /// All reads from storage pass through `uplinks` equal paths (root complexes, inter-socket
+    /// links, host adapters, NICs), among which devices are divided evenly.
     Shared {
-        /// How many.
+        /// Their number.
         uplinks: u32,
-        /// What each carries, GB/s.
+        /// Rate of each, GB/s.
         gb_per_s: f64,
     },
-    /// Storage and GPU sit together in boxes that work for themselves: only answers leave them,
-    /// by a way of this rate.
+    /// Storage and GPU sit together in independent boxes: only answers leave them, over a path of
+    /// this rate.
     Local {
         /// GB/s of all boxes together.
         gb_per_s: f64,
@@ -63,7 +64,7 @@ pub enum Topology {
 /// A GPU and its link.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Gpu {
-    /// What to call it.
+    /// Its name.
     pub name: String,
     /// Copies from pinned host memory, GB/s.
     pub h2d_gb_per_s: f64,
@@ -73,17 +74,17 @@ pub struct Gpu {
     pub memory_gb_per_s: Option<f64>,
 }
 
-/// The ceilings of a machine, measured or stated. Rates are GB/s; what is `None` is not modelled,
-/// and the prediction says so.
+/// The ceilings of a machine, measured or stated. Rates are GB/s; `None` is not modelled, and the
+/// prediction says so.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Machine {
     /// Storage.
     pub storage: Vec<StorageDevice>,
-    /// How the table lies on it.
+    /// The layout of the table on it.
     pub placement: Placement,
-    /// What reads share.
+    /// Shared resources of reads.
     pub topology: Topology,
-    /// From the page cache into slots (a host target: to the cores).
+    /// From the page cache into slots (for a host target: to the CPU).
     pub page_cache_gb_per_s: Option<f64>,
     /// Host memory, bytes read plus written by cores and DMA.
     pub host_memory_gb_per_s: Option<f64>,
@@ -91,22 +92,22 @@ pub struct Machine {
     pub host_decode_gb_per_s: Option<f64>,
     /// Work of all CPU cores on chunks, uncompressed bytes.
     pub cpu_gb_per_s: Option<f64>,
-    /// Cores that work on different chunks at once.
+    /// Cores that process different chunks in parallel.
     pub cpu_workers: u32,
     /// GPUs.
     pub gpus: Vec<Gpu>,
-    /// What the links to all GPUs carry together, if less than their sum.
+    /// Rate of the links to all GPUs together, if less than their sum.
     pub all_links_gb_per_s: Option<f64>,
     /// From the submission of a read to its first byte, seconds.
     pub read_latency_s: f64,
-    /// Starting a copy to a device, seconds.
+    /// Fixed cost of a copy to a device, seconds.
     pub copy_overhead_s: f64,
-    /// Starting a kernel, seconds.
+    /// Fixed cost of a kernel, seconds.
     pub launch_overhead_s: f64,
 }
 
 impl Default for Machine {
-    /// No storage, no GPU, nothing known; usual latencies.
+    /// No storage, no GPU, no known rates; typical latencies.
     fn default() -> Machine {
         Machine {
             storage: Vec::new(),
@@ -127,8 +128,8 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// The machine as it was measured: the best of each ceiling. GPUs (by PCI address) without a
-    /// measured link are left out.
+    /// The measured machine: the best of each ceiling. GPUs (by PCI address) without a measured
+    /// link are omitted.
     pub fn measured(ceilings: &Ceilings, store: Option<&StoreKey>, gpus: &[String]) -> Machine {
         let value = |measure: Measure| ceilings.get(&measure).map(|ceiling| ceiling.value);
         let found = store.map(|store| (store, ceilings.for_store(store)));
@@ -162,12 +163,12 @@ impl Machine {
         }
     }
 
-    /// What storage reaches before anything is shared; 0 without storage.
+    /// Rate of storage before any shared resource; 0 without storage.
     pub fn storage_read_gb_per_s(&self) -> f64 {
         self.together(self.storage.iter().map(|device| device.read_gb_per_s))
     }
 
-    /// What storage takes; `None` if that of a device is unknown or there is none.
+    /// Write rate of storage; `None` if that of a device is unknown or there is none.
     pub fn storage_write_gb_per_s(&self) -> Option<f64> {
         let rates: Option<Vec<f64>> =
             self.storage.iter().map(|device| device.write_gb_per_s).collect();
@@ -186,7 +187,7 @@ impl Machine {
         }
     }
 
-    /// What the links to all GPUs carry, GB/s; 0 without a GPU.
+    /// Rate of the links to all GPUs, GB/s; 0 without a GPU.
     pub fn h2d_gb_per_s(&self) -> f64 {
         let sum: f64 = self.gpus.iter().map(|gpu| gpu.h2d_gb_per_s).sum();
         self.all_links_gb_per_s.map_or(sum, |together| sum.min(together))
@@ -201,7 +202,7 @@ impl Machine {
     }
 
     /// # Errors
-    /// [`ModelError::Input`] for the first rate or latency that makes no sense.
+    /// [`ModelError::Input`] for the first invalid rate or latency.
     pub(super) fn check(&self) -> Result<(), ModelError> {
         let mut rates: Vec<(&'static str, f64)> = Vec::new();
         let mut rate = |what, value: Option<f64>| rates.extend(value.map(|value| (what, value)));

@@ -43,16 +43,16 @@
 //!
 //! # Where they fail
 //!
-//! - Stages are taken to be independent but for the caps that are stated. In truth a page-cache copy
+//! - Stages are assumed to be independent except for the stated caps. In reality a page-cache copy
 //!   and DMA share memory controllers: links ran at 52 instead of 55 GB/s beside such copies. State
-//!   `host_memory_gb_per_s`, or the rates that were measured together.
-//! - Survivors are taken to lie evenly. Where they are clustered, whole sectors drop out and kernels
-//!   are faster; kernels with many registers or atomics are slower than memory.
-//! - Several GPUs are taken to share the work by their speed; a last chunk that one of them gets
-//!   late, at most one chunk's time, is not counted. SSDs are taken to be as fast all the time
-//!   (no thermal throttling, no garbage collection).
-//! - The answer is taken to leave chunk by chunk. A sort that may not write before it has read
-//!   everything is two scans, one after the other.
+//!   `host_memory_gb_per_s`, or rates that were measured together.
+//! - Survivors are assumed to be evenly distributed. If they are clustered, whole sectors drop out
+//!   and kernels are faster; kernels with many registers or atomics are slower than memory.
+//! - Several GPUs are assumed to share the work in proportion to their speed; a late last chunk, at
+//!   most one chunk's time, is not counted. SSDs are assumed to have a constant speed (no thermal
+//!   throttling, no garbage collection).
+//! - The answer is assumed to leave chunk by chunk. A sort that must read everything before it
+//!   writes is two scans in sequence.
 //! - `T_i` is the mean rate over a long race: below some ten chunks, latencies dominate.
 
 mod known;

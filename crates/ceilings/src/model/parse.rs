@@ -1,22 +1,22 @@
-//! Rates, sizes and devices as they are written on a command line.
+//! Rates, sizes and devices in command line syntax.
 
 use std::str::FromStr;
 
 use super::known::{KnownGpu, known_gpus, known_nics, known_ssds};
 use super::{Gpu, PcieGeneration, Placement, StorageDevice, Topology, pcie_gb_per_s};
 
-/// Devices that one text may stand for.
+/// Maximum devices in one text.
 const DEVICES_MAX: usize = 4096;
 
-/// What is wrong with a text.
+/// An invalid text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not {wanted}\nhint: {remedy}")]
 pub struct ParseError {
     /// The text.
     pub text: String,
-    /// What it should have been.
+    /// The expected form.
     pub wanted: &'static str,
-    /// What would do.
+    /// An example.
     pub remedy: String,
 }
 
@@ -99,7 +99,7 @@ fn number_and_unit(text: &str) -> (&str, &str) {
 /// Devices of `4x 3.5GB/s`, `24x pm1733`, `2x 100gbe` or several of them with commas between.
 ///
 /// # Errors
-/// [`ParseError`], with the names that are known.
+/// [`ParseError`], with the known names.
 pub fn parse_storage(text: &str) -> Result<Vec<StorageDevice>, ParseError> {
     parse_list(text, |name| {
         if name.starts_with(|c: char| c.is_ascii_digit()) && name.contains('/') {
@@ -126,10 +126,10 @@ pub fn parse_storage(text: &str) -> Result<Vec<StorageDevice>, ParseError> {
     })
 }
 
-/// GPUs of `h200` or `2x a100`, with the links that they are made for.
+/// GPUs of `h200` or `2x a100`, with their native links.
 ///
 /// # Errors
-/// [`ParseError`], with the names that are known.
+/// [`ParseError`], with the known names.
 pub fn parse_gpus(text: &str) -> Result<Vec<Gpu>, ParseError> {
     parse_list(text, |name| {
         let Some(gpu) = known_gpus().iter().find(|gpu| same_name(gpu.name, name)) else {
@@ -149,7 +149,7 @@ fn gpu_of(gpu: &KnownGpu) -> Gpu {
     }
 }
 
-/// What copies reach over `pcie5x16`, `pcie4 x8`, or a rate. GB/s.
+/// Copy rate of `pcie5x16`, `pcie4 x8`, or a rate. GB/s.
 ///
 /// # Errors
 /// [`ParseError`]: neither of them.
@@ -236,7 +236,7 @@ fn count_and_name(text: &str) -> Result<(usize, &str), ParseError> {
     }
 }
 
-/// Whether two names differ in case, blanks and hyphens only.
+/// Whether two names differ only in case, blanks and hyphens.
 fn same_name(a: &str, b: &str) -> bool {
     let plain = |name: &str| {
         let letters = name.chars().filter(char::is_ascii_alphanumeric);

@@ -1,23 +1,23 @@
-//! How stages overlap: the critical path of chunks through stations.
+//! The overlap of stages: the critical path of chunks through stations.
 
-/// A stage as chunks see it.
+/// A stage from the point of view of chunks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Station {
     /// Time of the stage alone for all chunks.
     pub seconds: f64,
-    /// Chunks that it serves at once; `None` if it is a cap on other stations, which chunks do not
-    /// wait for one by one.
+    /// Chunks that it serves in parallel; `None` for a cap on other stations, where chunks do not
+    /// queue.
     pub parallel: Option<f64>,
 }
 
-/// The chunks, and the slots that carry them.
+/// The chunks, and their slots.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ring {
     /// Chunks, at least one.
     pub chunks: f64,
     /// Slots; `None` if chunks need none.
     pub slots: Option<f64>,
-    /// What a chunk waits in addition to being served, without hindering others.
+    /// A chunk's latency in addition to service, which does not hinder others.
     pub latency_s: f64,
 }
 
@@ -33,13 +33,13 @@ fn path_s(stations: &[Station], ring: &Ring) -> f64 {
     stations.iter().map(|station| station.chunk_s(ring.chunks)).sum::<f64>() + ring.latency_s
 }
 
-/// Little's law: as many chunks as there are slots are under way, each for [`path_s`].
+/// Little's law: as many chunks as slots are in flight, each for [`path_s`].
 pub(super) fn ring_s(stations: &[Station], ring: &Ring) -> f64 {
     ring.slots.map_or(0.0, |slots| ring.chunks * path_s(stations, ring) / slots)
 }
 
-/// Time from the first submission to the last chunk's end: while the slowest station works on all
-/// others' chunks, one chunk still has to pass the whole path. Caps and the ring are lower bounds.
+/// Time from the first submission to the last chunk's end: the slowest station works on all other
+/// chunks, and one chunk passes the whole path. Caps and the ring are lower bounds.
 pub(super) fn race_s(stations: &[Station], ring: &Ring) -> f64 {
     let chunks = ring.chunks;
     let beside = |station: &Station| match station.parallel {

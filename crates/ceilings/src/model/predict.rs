@@ -10,25 +10,25 @@ use super::{Machine, Scan};
 
 pub(super) const BYTES_PER_GB: f64 = 1e9;
 
-/// Why nothing can be predicted.
+/// Why a prediction is impossible.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ModelError {
-    /// A stage that the scan needs has no rate.
+    /// A required stage has no rate.
     #[error("no ceiling is known for the stage '{stage}'\nhint: {remedy}")]
     MissingCeiling {
         /// The stage.
         stage: ModelStage,
-        /// How to give one.
+        /// How to provide one.
         remedy: &'static str,
     },
-    /// A number that makes no sense.
+    /// An invalid number.
     #[error("the {what} is {value}; it must be {wanted}")]
     Input {
-        /// What it is.
+        /// Its name.
         what: &'static str,
-        /// The number.
+        /// Its value.
         value: f64,
-        /// What it should have been.
+        /// The expected range.
         wanted: &'static str,
     },
 }
@@ -39,7 +39,7 @@ pub enum ModelError {
 pub enum ModelStage {
     /// Storage devices.
     StorageRead,
-    /// What they share on the way to memory.
+    /// Their shared resource on the way to memory.
     SharedUplink,
     /// Copies out of the page cache.
     PageCacheCopy,
@@ -55,11 +55,11 @@ pub enum ModelStage {
     Cpu,
     /// Links from the devices.
     CopyToHost,
-    /// What boxes that work for themselves send out.
+    /// Output of independent boxes.
     BoxUplink,
     /// Storage devices, written.
     StorageWrite,
-    /// The ring: too few slots for the stages to be busy at once.
+    /// The ring: too few slots to keep the stages busy in parallel.
     Slots,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for ModelStage {
     }
 }
 
-/// What one stage would take if it were alone.
+/// The time of one stage alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StagePrediction {
     /// The stage.
@@ -91,16 +91,16 @@ pub struct StagePrediction {
     pub bytes: f64,
     /// Its ceiling, GB/s.
     pub gb_per_s: f64,
-    /// Time of the stage alone, overheads of chunks included.
+    /// Time of the stage alone, including per-chunk overheads.
     pub seconds: f64,
-    /// What the ceiling is made of.
+    /// The source of the ceiling.
     pub limit: String,
 }
 
-/// What a scan should take.
+/// The prediction for a scan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
-    /// The stages, in the order of the path; [`ModelStage::Slots`] last, where there is a ring.
+    /// The stages in path order; [`ModelStage::Slots`] last, if there is a ring.
     pub stages: Vec<StagePrediction>,
     /// The stage with the largest time.
     pub bottleneck: ModelStage,
@@ -108,9 +108,9 @@ pub struct Prediction {
     pub chunks: u64,
     /// Time of the bottleneck.
     pub steady_s: f64,
-    /// What filling and draining the stages adds to it.
+    /// Additional time for filling and draining the stages.
     pub fill_and_drain_s: f64,
-    /// What comes before.
+    /// Start-up time.
     pub startup_s: f64,
     /// Sum of the three.
     pub total_s: f64,
@@ -118,14 +118,14 @@ pub struct Prediction {
     pub table_gb_per_s: f64,
     /// Stored bytes that are moved, per second: 10^9 bytes.
     pub wire_gb_per_s: f64,
-    /// Total time through the one with a bottleneck of double rate (or twice the slots).
+    /// Speed-up with twice the bottleneck's rate (or twice the slots).
     pub speedup_if_doubled: f64,
-    /// Stages without a known ceiling, taken to cost nothing.
+    /// Stages without a known ceiling, assumed to cost nothing.
     pub not_modelled: Vec<ModelStage>,
 }
 
 impl Prediction {
-    /// The time of one stage, if it takes part.
+    /// The time of one stage, if it is involved.
     pub fn stage(&self, stage: ModelStage) -> Option<&StagePrediction> {
         self.stages.iter().find(|found| found.stage == stage)
     }
@@ -134,7 +134,7 @@ impl Prediction {
 /// Predicts the time and the bottleneck of a scan.
 ///
 /// # Errors
-/// [`ModelError`]: numbers that make no sense, or no rate for a stage that decides.
+/// [`ModelError`]: invalid numbers, or no rate for a decisive stage.
 pub fn predict(scan: &Scan, machine: &Machine) -> Result<Prediction, ModelError> {
     scan.check()?;
     machine.check()?;
@@ -184,7 +184,7 @@ fn slots_stage(scan: &Scan, slots: f64, seconds: f64) -> StagePrediction {
     }
 }
 
-/// The race with a station of double rate; an index behind the stations doubles the slots.
+/// The race with a station of double rate; an index past the stations doubles the slots.
 fn race_s_doubled(mut stations: Vec<Station>, mut ring: Ring, index: usize) -> f64 {
     match stations.get_mut(index) {
         Some(station) => station.seconds /= 2.0,

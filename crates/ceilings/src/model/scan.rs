@@ -1,4 +1,4 @@
-//! What is to be scanned.
+//! The scan to predict.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::ModelError;
 /// Rows in a 64-byte sector of 4-byte values: a kernel skips a sector when none of them survives.
 const ROWS_PER_SECTOR: i32 = 16;
 
-/// Where chunks are worked on.
+/// Where chunks are processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
@@ -17,33 +17,33 @@ pub enum Target {
     Host,
 }
 
-/// Who decompresses.
+/// Where data is decompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decode {
-    /// Whoever works on the chunk, as part of that work: compressed bytes cross the link.
+    /// In the processing of a chunk: compressed bytes cross the link.
     InPlace,
     /// CPU cores, before the link: uncompressed bytes cross it.
     Host,
 }
 
-/// A scan: so many bytes, from there, worked on here. Shares are between 0 and 1; what is neither in
-/// the page cache nor registered nor in device memory comes from storage.
+/// A scan: the bytes, their locations, and the target. Shares are between 0 and 1; bytes that are
+/// neither in the page cache nor registered nor in device memory come from storage.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scan {
     /// Bytes of the table, uncompressed.
     pub table_bytes: u64,
-    /// Share of them in the columns that are needed.
+    /// Share of them in the needed columns.
     pub column_share: f64,
     /// Share of the needed bytes that statistics rule out before they are read.
     pub pruned_share: f64,
-    /// Uncompressed through stored bytes.
+    /// Compression ratio.
     pub compression_ratio: f64,
-    /// Who decompresses.
+    /// Where data is decompressed.
     pub decode: Decode,
-    /// Share that the page cache holds.
+    /// Share in the page cache.
     pub page_cache_share: f64,
-    /// Share that lies in memory registered with the device, which copies it from there.
+    /// Share in memory registered with the device, which copies it directly.
     pub registered_share: f64,
     /// Share that is already in device memory.
     pub device_share: f64,
@@ -51,13 +51,13 @@ pub struct Scan {
     pub selectivity: f64,
     /// Share of the needed bytes that the first filter reads.
     pub first_filter_share: f64,
-    /// How often a kernel reads the bytes it touches.
+    /// How often a kernel reads the bytes that it touches.
     pub kernel_passes: f64,
     /// Bytes of the answer, copied back from the device.
     pub result_bytes: u64,
     /// Whether the answer is written to storage.
     pub result_written: bool,
-    /// Where chunks are worked on.
+    /// Where chunks are processed.
     pub target: Target,
     /// Stored bytes of a chunk.
     pub chunk_bytes: u64,
@@ -92,7 +92,7 @@ impl Scan {
         }
     }
 
-    /// As [`Scan::of_bytes`] for bytes that are known to have come, or to come, by these ways.
+    /// Like [`Scan::of_bytes`], for bytes with known access paths.
     pub fn of_paths(
         storage_bytes: u64,
         page_cache_bytes: u64,
@@ -110,18 +110,17 @@ impl Scan {
         }
     }
 
-    /// Bytes of the needed columns, uncompressed, before pruning: what GB/s of a table are counted
-    /// in.
+    /// Bytes of the needed columns, uncompressed, before pruning: the basis of a table's GB/s.
     pub fn needed_bytes(&self) -> f64 {
         self.table_bytes as f64 * self.column_share
     }
 
-    /// Bytes that are worked on, uncompressed.
+    /// Processed bytes, uncompressed.
     pub fn logical_bytes(&self) -> f64 {
         self.needed_bytes() * (1.0 - self.pruned_share)
     }
 
-    /// Bytes that are worked on, as they are stored.
+    /// Processed bytes, as stored.
     pub fn wire_bytes(&self) -> f64 {
         self.logical_bytes() / self.compression_ratio
     }
@@ -152,8 +151,8 @@ impl Scan {
         self.first_filter_share + (1.0 - self.first_filter_share) * sector_survives
     }
 
-    /// Bytes that kernels move in device memory: chunks arrive, and are read. Of columns that are
-    /// kept compressed, compressed bytes are read.
+    /// Bytes that kernels move in device memory: chunks arrive and are read. Columns that stay
+    /// compressed are read compressed.
     pub fn device_memory_bytes(&self) -> f64 {
         let read = match self.decode {
             Decode::InPlace => self.wire_bytes(),
@@ -163,7 +162,7 @@ impl Scan {
     }
 
     /// # Errors
-    /// [`ModelError::Input`] for the first member that makes no sense.
+    /// [`ModelError::Input`] for the first invalid member.
     pub(super) fn check(&self) -> Result<(), ModelError> {
         let shares = [
             ("column share", self.column_share),

@@ -6,10 +6,10 @@ use super::{
     Decode, Machine, ModelError, ModelStage, Placement, Scan, StagePrediction, Target, Topology,
 };
 
-/// The stages of a scan on a machine, and what decides how they overlap.
+/// The stages of a scan on a machine, and their overlap.
 pub(super) struct Stages {
     pub stages: Vec<StagePrediction>,
-    /// One for each of `stages`.
+    /// One per element of `stages`.
     pub stations: Vec<Station>,
     pub ring: Ring,
     pub not_modelled: Vec<ModelStage>,
@@ -17,8 +17,7 @@ pub(super) struct Stages {
 
 impl Stages {
     /// # Errors
-    /// [`ModelError::MissingCeiling`] if a rate is unknown without which a prediction would be
-    /// worth nothing.
+    /// [`ModelError::MissingCeiling`] if a rate is unknown that the prediction depends on.
     pub fn of(scan: &Scan, machine: &Machine) -> Result<Stages, ModelError> {
         let mut build = Build::new(scan, machine);
         build.add_sources()?;
@@ -124,7 +123,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// What the host does with bytes on their way.
+    /// The host's work on bytes in transit.
     fn add_host(&mut self) -> Result<(), ModelError> {
         let scan = self.scan;
         let read_share = scan.storage_share() + scan.page_cache_share;
@@ -157,7 +156,7 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
-    /// A copy reads and writes; cores that work in place do neither beforehand.
+    /// A copy reads and writes; in-place processing does neither beforehand.
     fn page_cache_crossings(&self) -> f64 {
         let cached_bytes = self.scan.wire_bytes() * self.scan.page_cache_share;
         match self.scan.target {
@@ -253,7 +252,7 @@ impl<'a> Build<'a> {
     }
 }
 
-/// Slots of all rings; `None` if nothing passes a ring.
+/// Slots of all rings; `None` if no bytes pass through a ring.
 fn ring_slots(scan: &Scan, machine: &Machine) -> Option<f64> {
     let (streams, rings) = match scan.target {
         Target::Gpu => (scan.device_share < 1.0, machine.gpus.len()),

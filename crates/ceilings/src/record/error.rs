@@ -1,14 +1,14 @@
-//! What can be wrong with the record of ceilings.
+//! Problems of the record of ceilings.
 
 use std::path::{Path, PathBuf};
 
 use crate::record::Measure;
 
-/// Why the record of ceilings cannot be read or written. None of these hinders a measurement or a
-/// query: they go on without percentages.
+/// Why the record of ceilings cannot be read or written. A measurement or query continues without
+/// percentages.
 #[derive(Debug, thiserror::Error)]
 pub enum CeilingsError {
-    /// No variable says where it could be kept.
+    /// No variable gives a location.
     #[error(
         "measured ceilings have no place to be kept: HEADRACE_CEILINGS, HEADRACE_CACHE, \
          XDG_CACHE_HOME and HOME are unset\nhint: HEADRACE_CEILINGS=FILE names one"
@@ -19,7 +19,7 @@ pub enum CeilingsError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
         /// The cause.
         #[source]
@@ -30,39 +30,39 @@ pub enum CeilingsError {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// For how long it was tried.
+        /// How long it was tried.
         waited_ms: u64,
     },
-    /// It is a record, and it is cut off or altered.
+    /// A record that is truncated or altered.
     #[error("{}: the record of ceilings is damaged at {place}\nhint: measure again: `headrace doctor` moves it aside and begins a new one", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Line, column and what is wrong there.
+        /// Line, column and problem.
         place: String,
     },
-    /// It never was a record: it is left alone.
+    /// Not a record: it is not touched.
     #[error("{}: not a record of ceilings ({what}); it is left alone\nhint: remove it, or name another file by HEADRACE_CEILINGS", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// Why it is taken for something else.
+        /// Why it is not a record.
         what: String,
     },
-    /// A newer Headrace wrote it: it is left alone.
+    /// Written by a newer Headrace: it is not touched.
     #[error("{}: a record of ceilings of version {version}, and this program knows version {known}; it is left alone\nhint: use the newer program, or name another file by HEADRACE_CEILINGS", path.display())]
     Newer {
         /// The file.
         path: PathBuf,
         /// Its version.
         version: u64,
-        /// The version that this program writes.
+        /// The version of this program.
         known: u64,
     },
-    /// A rate that cannot be one.
+    /// An impossible rate.
     #[error("{value} {} is no rate that could be recorded for {measure:?}", measure.unit())]
     Value {
-        /// What was measured.
+        /// The measure.
         measure: Measure,
         /// The value.
         value: f64,

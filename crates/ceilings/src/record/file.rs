@@ -1,4 +1,4 @@
-//! The file behind the record: where it is, how it reads, how it is replaced.
+//! The file of the record: its location, reading and replacement.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,13 +15,13 @@ const FORMAT: &str = "headrace ceilings";
 const VERSION: u64 = 1;
 const FILE_NAME: &str = "ceilings.json";
 
-/// Far above what [`super::MEASURES_MAX`] measures of some machines take.
+/// Far above the size of [`super::MEASURES_MAX`] measures of some machines.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// A record opens with its format: what does not within this many bytes is something else.
+/// A record begins with its format: a file without it within this many bytes is something else.
 const FORMAT_BYTES: usize = 256;
 
-/// How the records that we write begin.
+/// The beginning of our records.
 const OPENING: &str = "{\n  \"format\": \"headrace ceilings\"";
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ struct Entry {
     samples: Vec<Sample>,
 }
 
-/// As [`super::Ceilings::default_path`], from the variables that `variable` knows.
+/// Like [`super::Ceilings::default_path`], with the variables of `variable`.
 pub(super) fn default_path(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let folder = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     folder("HEADRACE_CEILINGS").or_else(|| {
@@ -56,7 +56,7 @@ pub(super) fn default_path(variable: impl Fn(&str) -> Option<OsString>) -> Optio
     })
 }
 
-/// Devices and pipes are no records: to read one may never end, to replace one would remove it.
+/// Devices and pipes are not records: reading one may never end, and replacing one would remove it.
 fn refuse_special(path: &Path) -> Result<(), CeilingsError> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() && !found.is_dir() => Err(CeilingsError::Foreign {
@@ -68,7 +68,7 @@ fn refuse_special(path: &Path) -> Result<(), CeilingsError> {
     }
 }
 
-/// What the file holds; nothing if there is none.
+/// The content of the file; empty if there is none.
 pub(super) fn read(path: &Path) -> Result<Machines, CeilingsError> {
     refuse_special(path)?;
     let mut bytes = Vec::new();
@@ -146,7 +146,7 @@ fn entries_of(machines: BTreeMap<String, Vec<Entry>>) -> Result<Machines, String
     Ok(found)
 }
 
-/// As [`read`], but a damaged record is renamed and its new name returned.
+/// Like [`read`], but renames a damaged record and returns its new name.
 pub(super) fn read_or_move_aside(
     path: &Path,
     now_unix_s: u64,
@@ -162,7 +162,7 @@ pub(super) fn read_or_move_aside(
     }
 }
 
-/// Replaces the file: others see the old or the new one, whole.
+/// Replaces the file atomically.
 pub(super) fn replace(path: &Path, machines: &Machines) -> Result<(), CeilingsError> {
     let document = Document {
         format: FORMAT.to_string(),
@@ -196,7 +196,7 @@ fn write_synced(path: &Path, document: &Document) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// `path` with `.suffix` behind its whole name.
+/// `path` with `.suffix` appended.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".");
@@ -204,8 +204,8 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Held while the file is read, changed and replaced. A file of its own, because the record itself
-/// is replaced; it stays, because removing it would let two processes lock different files.
+/// Held while the file is read, changed and replaced. A separate file, because the record itself is
+/// replaced; it is never removed, because otherwise two processes could lock different files.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,

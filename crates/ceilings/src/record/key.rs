@@ -1,4 +1,4 @@
-//! What a measurement is kept under: the machine, and the storage below a path.
+//! The keys of a measurement: the machine, and the storage of a path.
 
 use std::fmt::{self, Write as _};
 use std::os::unix::fs::FileTypeExt;
@@ -25,11 +25,11 @@ impl StoreKey {
         StoreKey(format!("{} (block device)", device.display()))
     }
 
-    /// The key of whatever `path` (symbolic links are followed) lies on, or is. A path that does
-    /// not exist yet lies where its nearest existing folder does.
+    /// The key of the storage that `path` (symbolic links are followed) lies on, or is. A path that
+    /// does not exist yet has the storage of its nearest existing folder.
     ///
     /// # Errors
-    /// That the mounts of this machine cannot be read or do not cover the path.
+    /// The mounts of this machine cannot be read or do not cover the path.
     pub fn of_path(path: &Path) -> std::io::Result<StoreKey> {
         let home = StorageHome::of(&SysRoot::host(), path);
         key_of(&home).map_err(|unknown| std::io::Error::other(unknown.to_string()))
@@ -47,7 +47,7 @@ impl fmt::Display for StoreKey {
     }
 }
 
-/// Where files really lie below an overlay, the key is that of the lowest mount.
+/// For files on an overlay, the key is that of the lowest mount.
 fn key_of(home: &StorageHome) -> Fact<StoreKey> {
     if home.path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device()) {
         return Ok(StoreKey::of_block_device(&home.path));
@@ -56,8 +56,8 @@ fn key_of(home: &StorageHome) -> Fact<StoreKey> {
     mount.map(|mount| StoreKey::of_mount(&mount.source, &mount.filesystem)).map_err(Clone::clone)
 }
 
-/// Host name and eight hexadecimal digits that tell machines of one name apart. The machine id is
-/// hashed: it is not meant to be shown.
+/// Host name and eight hexadecimal digits that distinguish machines of one name. The machine id is
+/// hashed, because it is confidential.
 pub(super) fn this_machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
     machine_name(&read("/proc/sys/kernel/hostname"), &read("/etc/machine-id"))

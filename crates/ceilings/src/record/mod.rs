@@ -1,10 +1,10 @@
-//! One record a machine of what its parts were seen to deliver.
+//! One record per machine of its measured ceilings.
 //!
-//! A [`Ceiling`] is the best rate that a measurement reached *recently*: of each [`Measure`] the
-//! record keeps the newest [`SAMPLES_MAX`] samples and takes the highest of those that are not
-//! older than [`FRESH_S`]. So one disturbed run does not lower a ceiling, and one that the machine
-//! no longer reaches sinks: after [`SAMPLES_MAX`] newer measurements, or after [`FRESH_S`], when it
-//! is marked stale and any newer sample outdoes it.
+//! A [`Ceiling`] is the best *recent* rate of a measurement: for each [`Measure`] the record keeps
+//! the newest [`SAMPLES_MAX`] samples and takes the highest one not older than [`FRESH_S`]. So one
+//! disturbed run does not lower a ceiling, and a rate that the machine no longer reaches is
+//! dropped: after [`SAMPLES_MAX`] newer measurements, or after [`FRESH_S`], when it is marked stale
+//! and any newer sample replaces it.
 //!
 //! ```text
 //!  bench, doctor ── record ──►  ceilings.json  (locked, read again, merged, replaced by rename)
@@ -12,8 +12,8 @@
 //!            get, for_store ──► Ceiling ──► "storage-bound: 2.41 GB/s, 97% of the 2.48 GB/s …"
 //! ```
 //!
-//! The file may be shared by machines (a home folder on NFS): each has its own part, named after
-//! its host name and a digest of its machine id. Bytes are decimal: GB = 10^9 bytes.
+//! Machines may share the file (a home folder on NFS): each has its own part, named after its host
+//! name and a digest of its machine id. GB = 10^9 bytes.
 
 mod error;
 mod file;
@@ -30,16 +30,16 @@ pub use error::CeilingsError;
 pub use key::StoreKey;
 pub use text::{Place, share_of_ceiling};
 
-/// Samples kept of each measure.
+/// Samples kept per measure.
 pub const SAMPLES_MAX: usize = 8;
 
 /// A sample older than this, in seconds (30 days), is stale.
 pub const FRESH_S: u64 = 30 * 24 * 3600;
 
-/// Measures kept for one machine; those measured longest ago go first.
+/// Measures kept per machine; the oldest are dropped first.
 const MEASURES_MAX: usize = 1024;
 
-/// What was measured. Everything that decides the result is part of it.
+/// The subject of a measurement, with everything that affects the result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Measure {
@@ -77,7 +77,7 @@ pub enum Measure {
         /// Threads that copy.
         threads: u32,
     },
-    /// Copies within host memory: bytes copied, neither read nor written ones twice.
+    /// Copies within host memory: copied bytes, counted once.
     HostCopy {
         /// Threads that copy.
         threads: u32,
@@ -99,12 +99,12 @@ pub enum Measure {
     },
     /// From pinned host memory to several GPUs at once: the sum.
     AllHostToDevice {
-        /// How many.
+        /// Their number.
         gpus: u32,
     },
     /// From several GPUs at once to pinned host memory: the sum.
     AllDeviceToHost {
-        /// How many.
+        /// Their number.
         gpus: u32,
     },
     /// Memory of a GPU: bytes read plus bytes written.
@@ -123,7 +123,7 @@ impl Measure {
         }
     }
 
-    /// The storage concerned, if it is about storage.
+    /// The storage concerned, if any.
     pub fn store(&self) -> Option<&StoreKey> {
         match self {
             Measure::StorageRead { store, .. }
@@ -134,57 +134,57 @@ impl Measure {
     }
 }
 
-/// One result, as it is kept.
+/// One stored result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
     /// GB/s, or operations per second.
     pub value: f64,
-    /// When, in seconds since 1970.
+    /// Time, in seconds since 1970.
     pub unix_s: u64,
-    /// How: the command, or words.
+    /// Source: the command, or words.
     pub how: String,
-    /// Bytes that were moved to find out.
+    /// Bytes moved by the measurement.
     pub bytes: u64,
 }
 
-/// A new result, to be recorded as of now.
+/// A new result, with the present time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurement {
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
     /// GB/s, or operations per second.
     pub value: f64,
-    /// How: the command, or words.
+    /// Source: the command, or words.
     pub how: String,
-    /// Bytes that were moved to find out.
+    /// Bytes moved by the measurement.
     pub bytes: u64,
 }
 
-/// What a measure is worth now.
+/// The current ceiling of a measure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ceiling {
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
     /// GB/s, or operations per second.
     pub value: f64,
     /// Unit of `value`.
     pub unit: &'static str,
-    /// When, in seconds since 1970.
+    /// Time, in seconds since 1970.
     pub unix_s: u64,
-    /// How: the command, or words.
+    /// Source: the command, or words.
     pub how: String,
-    /// Bytes that were moved to find out.
+    /// Bytes moved by the measurement.
     pub bytes: u64,
-    /// Samples that stand behind it.
+    /// Number of samples behind it.
     pub samples: usize,
-    /// Age when it was looked up, in seconds.
+    /// Age at the lookup, in seconds.
     pub age_s: u64,
     /// Whether every sample is older than [`FRESH_S`].
     pub stale: bool,
 }
 
-/// The best of what was measured of one storage, whatever the access path and the threads.
+/// The best measurements of one storage, over all access paths and threads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct StoreCeilings {
     /// Sequential reads, GB/s.
@@ -195,16 +195,16 @@ pub struct StoreCeilings {
     pub random_read: Option<Ceiling>,
 }
 
-/// What happened when measurements were recorded.
+/// The result of recording measurements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// A damaged record was found and moved here; the new one begins without it.
+    /// A damaged record was moved here; the new one begins without it.
     pub moved_aside: Option<PathBuf>,
 }
 
 type Entries = BTreeMap<Measure, Vec<Sample>>;
 
-/// The record of this machine, as it was when it was loaded.
+/// The record of this machine as loaded.
 #[derive(Debug, Clone)]
 pub struct Ceilings {
     path: PathBuf,
@@ -217,12 +217,12 @@ impl Ceilings {
     /// is an empty record.
     ///
     /// # Errors
-    /// [`CeilingsError`]: no place, a file that cannot be read, or one that is not ours.
+    /// [`CeilingsError`]: no location, a file that cannot be read, or one that is not ours.
     pub fn load() -> Result<Ceilings, CeilingsError> {
         Self::load_from(Self::default_path()?)
     }
 
-    /// The record in a file of one's own choice.
+    /// The record in a given file.
     ///
     /// # Errors
     /// As [`Ceilings::load`].
@@ -230,8 +230,7 @@ impl Ceilings {
         Self::load_machine(path.into(), key::this_machine())
     }
 
-    /// A record without entries that will be kept at `path`: for going on after
-    /// [`Ceilings::load`] failed.
+    /// An empty record to be stored at `path`, to continue after [`Ceilings::load`] failed.
     pub fn empty_at(path: impl Into<PathBuf>) -> Ceilings {
         Ceilings { path: path.into(), machine: key::this_machine(), entries: Entries::new() }
     }
@@ -256,25 +255,25 @@ impl Ceilings {
         &self.path
     }
 
-    /// The name under which this machine's part of the file is kept.
+    /// The name of this machine's part of the file.
     pub fn machine(&self) -> &str {
         &self.machine
     }
 
-    /// Whether nothing was measured on this machine.
+    /// Whether this machine has no measurements.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Adds results to the file and to `self`, which takes over what others have recorded in the
-    /// meantime. The file is locked, read again and replaced as a whole.
+    /// Adds results to the file and to `self`, which also receives what others have recorded
+    /// meanwhile. The file is locked, read again and replaced.
     ///
-    /// A damaged record is moved aside (see [`Recorded::moved_aside`]); a file that never was a
-    /// record, or one of a newer version, is left alone.
+    /// A damaged record is moved aside (see [`Recorded::moved_aside`]); a file that is not a
+    /// record, or has a newer version, is not touched.
     ///
     /// # Errors
     /// [`CeilingsError::Value`] if a value is not a positive number: nothing is recorded then.
-    /// Otherwise as [`Ceilings::load`], and whatever the filesystem refuses.
+    /// Otherwise as [`Ceilings::load`], and errors of the filesystem.
     pub fn record(&mut self, measurements: &[Measurement]) -> Result<Recorded, CeilingsError> {
         self.record_at(measurements, now_unix_s())
     }
@@ -335,7 +334,7 @@ impl Ceilings {
         self.entries.keys().filter_map(|measure| self.get(measure)).collect()
     }
 
-    /// The best of the measures that `wanted` takes; a fresh one before any stale one.
+    /// The best of the measures selected by `wanted`; a fresh one before any stale one.
     pub fn best(&self, wanted: impl Fn(&Measure) -> bool) -> Option<Ceiling> {
         self.entries
             .keys()
@@ -344,7 +343,7 @@ impl Ceilings {
             .max_by(|a, b| (!a.stale, a.value).partial_cmp(&(!b.stale, b.value)).unwrap_or(EQUAL))
     }
 
-    /// What one storage can deliver.
+    /// The ceilings of one storage.
     pub fn for_store(&self, store: &StoreKey) -> StoreCeilings {
         let of_store = |measure: &Measure| measure.store() == Some(store);
         StoreCeilings {
@@ -354,7 +353,7 @@ impl Ceilings {
         }
     }
 
-    /// What the storage that a path lies on can deliver.
+    /// The ceilings of a path's storage.
     ///
     /// # Errors
     /// Those of examining the path.
@@ -382,7 +381,7 @@ fn forget_oldest(entries: &mut Entries) {
     }
 }
 
-/// Now, as ages of measurements are counted: seconds since 1970.
+/// The present time for ages of measurements: seconds since 1970.
 pub fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -1,4 +1,4 @@
-//! How a measured rate and a ceiling read beside each other.
+//! A measured rate beside its ceiling, as text.
 
 use std::fmt::Write as _;
 
@@ -6,23 +6,22 @@ use headrace_flow::Bottleneck;
 
 use super::{Ceiling, Ceilings, Measure, StoreKey};
 
-/// Above this share a ceiling was plainly too low, and the text says so.
+/// Above this share the ceiling was too low, and the text says so.
 const ABOVE: f64 = 1.02;
 
 const DAY_S: u64 = 24 * 3600;
 
-/// Where a race ran, for finding the ceilings that concern it.
+/// The location of a race, for finding its ceilings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The storage it read from or wrote to.
+    /// The storage that it read or wrote.
     pub store: Option<StoreKey>,
     /// PCI addresses of its GPUs.
     pub gpus: Vec<String>,
 }
 
 impl Ceilings {
-    /// The ceiling of the stage that was the limit of a race, if it was measured. `name` is
-    /// [`Bottleneck::name`].
+    /// The ceiling of a race's limiting stage, if it was measured. `name` is [`Bottleneck::name`].
     pub fn of_bottleneck(&self, name: &str, place: &Place) -> Option<Ceiling> {
         let store = place.store.as_ref();
         match name {
@@ -41,7 +40,7 @@ impl Ceilings {
         }
     }
 
-    /// One link's ceiling, or what all of them together were seen to carry.
+    /// One link's ceiling, or the measured rate of all of them together.
     fn of_links(&self, place: &Place, to_device: bool) -> Option<Ceiling> {
         let measure = match (place.gpus.as_slice(), to_device) {
             ([], _) => return None,
@@ -53,8 +52,8 @@ impl Ceilings {
         self.get(&measure)
     }
 
-    /// The bottleneck of a race beside its ceiling: "storage-bound: 2.41 GB/s, 97% of the 2.48
-    /// GB/s this file can deliver". Without a ceiling, how busy the stage was.
+    /// The bottleneck of a race beside its ceiling: "storage-bound: 2.41 GB/s, 97% of the 2.48 GB/s
+    /// this file can deliver". Without a ceiling, how busy the stage was.
     pub fn describe_bottleneck(&self, bottleneck: &Bottleneck, place: &Place) -> String {
         match self.of_bottleneck(bottleneck.name, place) {
             Some(ceiling) => format!(
@@ -68,7 +67,7 @@ impl Ceilings {
     }
 }
 
-/// "97% of the 2.48 GB/s this file can deliver"; says so when the ceiling is stale or was passed.
+/// "97% of the 2.48 GB/s this file can deliver"; says so when the ceiling is stale or was exceeded.
 /// `value` is in the ceiling's unit.
 pub fn share_of_ceiling(value: f64, ceiling: &Ceiling) -> String {
     let share = value / ceiling.value;
@@ -96,7 +95,7 @@ pub fn share_of_ceiling(value: f64, ceiling: &Ceiling) -> String {
     text
 }
 
-/// What the subject of a ceiling does, from the point of view of a race.
+/// The verb for a ceiling's subject, from the point of view of a race.
 fn can(measure: &Measure) -> &'static str {
     match measure {
         Measure::StorageRead { .. } => "this file can deliver",

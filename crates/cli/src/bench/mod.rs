@@ -15,7 +15,7 @@ use headrace_ceilings::{Ceilings, Recorded};
 use crate::error::{CliError, Result};
 use args::IoArgs;
 
-/// Measures as the command line says, prints and writes what came out.
+/// Measures as the command line says, then prints and writes the result.
 pub fn io(args: &IoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     output::check(args)?;
     let progress = Arc::new(Progress::default());
@@ -57,7 +57,7 @@ pub fn io(args: &IoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     }
 }
 
-/// Without a readable record nothing is compared and nothing recorded; the measurement goes on.
+/// Without a readable record nothing is compared and nothing recorded; the measurement continues.
 fn bench_with_ceilings(args: &IoArgs) -> Bench {
     match Ceilings::load() {
         Ok(ceilings) => Bench::with_ceilings(ceilings, !args.no_record),
@@ -87,7 +87,7 @@ fn sweep(args: &IoArgs, bench: &mut Bench, plan: &SweepPlan, watched: watch::Lin
     mismatches(&runs)
 }
 
-/// What did not arrive as it lies in its file is a failure, however fast it came.
+/// Bytes that differ from their file are a failure, at any speed.
 fn mismatches(runs: &[BenchRun]) -> Result<()> {
     let wrong = runs.iter().filter_map(|run| run.verification.as_ref());
     let (chunks, first) = wrong.fold((0, None), |(count, first), verification| {

@@ -44,7 +44,7 @@ pub struct OocArgs {
 /// One operator, or all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperatorArg {
-    /// All that there are.
+    /// All operators.
     All,
     /// This one.
     One(Benchmark),
@@ -57,7 +57,7 @@ fn parse_operator(name: &str) -> std::result::Result<OperatorArg, String> {
     }
 }
 
-/// Measures as the command line says, prints and writes what came out.
+/// Measures as the command line says, then prints and writes the result.
 pub fn run(args: &OocArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     check(args)?;
     let plan = OocPlan {
@@ -89,7 +89,7 @@ pub fn run(args: &OocArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     }
 }
 
-/// Better known before minutes of measuring than after.
+/// Checked before minutes of measuring, not after.
 fn check(args: &OocArgs) -> Result<()> {
     let files = || [&args.json, &args.markdown].into_iter().flatten();
     if files().filter(|file| is_stdout(file)).count() > 1 {

@@ -1,5 +1,4 @@
-//! What was measured, on standard output and in files. A file is either written whole or not at
-//! all.
+//! Results on standard output and in files. A file is written completely or not at all.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +13,7 @@ use crate::machine::Machine;
 use crate::output::{folder_of, is_stdout, print, put};
 use crate::trace;
 
-/// Whether what is asked for can be written: better known before minutes of measuring than after.
+/// Whether the requested files can be written; checked before minutes of measuring, not after.
 pub fn check(args: &IoArgs) -> Result<()> {
     if outputs(args).filter(|file| is_stdout(file)).count() > 1 {
         return Err(CliError::usage("--json and --trace cannot both be standard output")
@@ -46,8 +45,8 @@ pub fn check(args: &IoArgs) -> Result<()> {
     Ok(())
 }
 
-/// Whoever takes `--json` for a switch names the table behind it as the file to write: what does
-/// not begin as a record of ours is not replaced.
+/// A user who takes `--json` for a switch names the next word as the file: a file that does not
+/// begin like our records is not replaced.
 fn is_something_else(file: &Path) -> bool {
     if !file.is_file() {
         return false;
@@ -65,7 +64,7 @@ fn outputs(args: &IoArgs) -> impl Iterator<Item = &Path> {
     [&args.json, &args.trace].into_iter().flatten().map(PathBuf::as_path)
 }
 
-/// A run, as soon as it is done.
+/// A run, when it is done.
 pub fn run(args: &IoArgs, run: &BenchRun) -> Result<()> {
     if !stdout_is_taken(args) {
         print(&format!("{}\n", render::text(run)))?;
@@ -84,7 +83,7 @@ pub fn sweep(args: &IoArgs, sweep: &Sweep) -> Result<()> {
     Ok(())
 }
 
-/// The files that were asked for.
+/// The requested files.
 pub fn files_of_runs(args: &IoArgs, runs: &[BenchRun], trace: Option<&Trace>) -> Result<()> {
     if let Some(file) = &args.json {
         put(file, &render::json_document(&Machine::read(), runs))?;
@@ -93,7 +92,7 @@ pub fn files_of_runs(args: &IoArgs, runs: &[BenchRun], trace: Option<&Trace>) ->
     trace::write(file, trace)
 }
 
-/// Standard output carries one thing: a file that goes there takes the place of the text.
+/// Standard output carries one thing: a file that goes there replaces the text.
 fn stdout_is_taken(args: &IoArgs) -> bool {
     outputs(args).any(is_stdout)
 }

@@ -17,14 +17,14 @@ const SWEEP_CHUNKS: [u64; 6] = [1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20,
 /// Block sizes of a random sweep.
 const SWEEP_BLOCKS: [u64; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 
-/// Copied from where they lie, chunks need no slot and may be large: on a link of 55.4 GB/s, 16 MiB
-/// brought 54.5 GB/s and 64 MiB 55.2.
+/// Chunks that are copied in place need no slot and may be large: on a link of 55.4 GB/s, 16 MiB
+/// reached 54.5 GB/s and 64 MiB 55.2.
 const REGISTERED_CHUNK_BYTES: u64 = 64 << 20;
 
 /// Seconds of a random run.
 const RANDOM_S: f64 = 10.0;
 
-/// The plan of one run; of a sweep, what its points have in common.
+/// The plan of one run; for a sweep, the common part of its points.
 pub fn base(args: &IoArgs) -> Result<BenchPlan> {
     let plain = BenchPlan::new(args.paths.clone());
     if !args.sweep {
@@ -85,7 +85,7 @@ fn cache(args: &IoArgs) -> CacheState {
     }
 }
 
-/// Where no target was named: the first GPU, or the host, and why.
+/// The default target: the first GPU, or the host, and why.
 fn target(args: &IoArgs) -> Target {
     match &args.to {
         Some(TargetArg::Host) => Target::Host,
@@ -104,7 +104,7 @@ fn target(args: &IoArgs) -> Target {
     }
 }
 
-/// The grid: what was named, or else what usually differs.
+/// The grid: the given values, or else the usual ones.
 pub fn sweep(args: &IoArgs, base: BenchPlan) -> SweepPlan {
     let gpus = match &base.target {
         Target::Host => 0,

@@ -1,4 +1,4 @@
-//! A line that tells how far a run is, on a terminal only.
+//! The progress line of a run, on a terminal only.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Shows the line if standard error is a terminal and nobody asked for silence.
+    /// Shows the line if standard error is a terminal and `--quiet` is not set.
     pub fn show(progress: Arc<Progress>, quiet: bool) -> Line {
         let done = Arc::new(AtomicBool::new(false));
         if quiet || !std::io::stderr().is_terminal() {
@@ -32,7 +32,7 @@ impl Line {
         Line { bar, done, thread: thread.ok() }
     }
 
-    /// Prints something without the line in its way.
+    /// Prints something without the line in the way.
     pub fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }

@@ -75,7 +75,7 @@ pub struct MatvecArgs {
     pub run: RunArgs,
 }
 
-/// Multiplies, and says what it took.
+/// Multiplies and reports the run.
 pub fn matvec(args: &MatvecArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     let options = args.run.options(cancel);
     match args.iterate {

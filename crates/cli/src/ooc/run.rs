@@ -1,4 +1,4 @@
-//! What all operators are asked, and how they answer.
+//! Common options and output of the operators.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub struct AnyArgs {
 }
 
 impl RunArgs {
-    /// As the operators know it.
+    /// As an operators' option.
     pub fn options(&self, cancel: Arc<AtomicBool>) -> Options {
         let (access, direct_engine) = self.path.access();
         Options {
@@ -84,7 +84,7 @@ impl RunArgs {
 }
 
 impl AnyArgs {
-    /// As the operators know it.
+    /// As an operators' option.
     pub fn options(&self, cancel: Arc<AtomicBool>) -> Options {
         if self.memory_limit.is_some() {
             give_back_what_is_free();
@@ -99,7 +99,7 @@ impl AnyArgs {
         }
     }
 
-    /// Says what was done, beside the answer: for people, and as they asked for it.
+    /// Reports the run beside the answer: for people, and in the requested files.
     pub fn tell(
         &self,
         options: &Options,
@@ -128,7 +128,7 @@ impl AnyArgs {
     }
 }
 
-/// The operators' errors, as this command line says them.
+/// The operators' errors in this command line's form.
 pub fn failure(error: OocError) -> CliError {
     let is_usage = matches!(error, OocError::Usage { .. });
     let failure = CliError::carrying_hint(error);

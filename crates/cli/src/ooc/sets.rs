@@ -57,7 +57,7 @@ pub struct SetArgs {
     pub run: RunArgs,
 }
 
-/// Does it, and says what came of it.
+/// Runs the operation and reports the result.
 pub fn set(args: &SetArgs, operation: SetOperation, cancel: Arc<AtomicBool>) -> Result<()> {
     let list = |path: &PathBuf| {
         // What is said of keys is said of files that do not say it themselves.
@@ -108,7 +108,7 @@ pub struct FencesArgs {
     pub quiet: bool,
 }
 
-/// Keeps a list's fences beside it.
+/// Stores a list's fences beside it.
 pub fn fences(args: &FencesArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     let list = KeyList::raw(&args.list, args.number, &PlainFiles).map_err(failure)?;
     let options = Options { token: cancel.into(), ..Options::default() };

@@ -60,7 +60,7 @@ pub struct SortArgs {
     pub run: RunArgs,
 }
 
-/// Sorts, and says what it took.
+/// Sorts and reports the run.
 pub fn sort(args: &SortArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     let is_table = args.input.is_dir() || is_table_file(&args.input);
     match (is_table, args.by.is_empty()) {

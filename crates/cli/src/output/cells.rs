@@ -13,36 +13,35 @@ pub struct Cells<'a> {
     columns: Vec<ArrayFormatter<'a>>,
 }
 
-/// How a NULL is shown, where somebody has said so.
+/// The text of a NULL, if set by the user.
 static NULL: Mutex<Option<&'static str>> = Mutex::new(None);
 
-/// Shows a NULL otherwise from now on.
+/// Sets the text of a NULL.
 pub fn show_null_as(text: &str) {
     // As often as somebody types it.
     *NULL.lock().unwrap_or_else(PoisonError::into_inner) = Some(String::leak(header(text)));
 }
 
-/// Columns that each column of a table takes, where somebody has said so: 0 is as many as it needs, and those of a number below
-/// stand on the right.
+/// Widths of a table's columns, if set by the user: 0 is as wide as needed, and negative numbers align right.
 static WIDTHS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-/// Gives the columns of tables these widths from now on.
+/// Sets the widths of tables' columns.
 pub fn show_widths(widths: Vec<i32>) {
     *WIDTHS.lock().unwrap_or_else(PoisonError::into_inner) = widths;
 }
 
-/// The widths of the columns of tables, where somebody has said so.
+/// The widths of tables' columns, if set by the user.
 pub fn widths() -> Vec<i32> {
     WIDTHS.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 impl<'a> Cells<'a> {
-    /// For people: a NULL is called so.
+    /// For people: a NULL is shown as a word.
     pub fn of(batch: &'a RecordBatch) -> Result<Self, ArrowError> {
         Self::with_null(batch, "NULL")
     }
 
-    /// For programs: a NULL is nothing.
+    /// For programs: a NULL is empty.
     pub fn plain(batch: &'a RecordBatch) -> Result<Self, ArrowError> {
         Self::with_null(batch, "")
     }
@@ -58,7 +57,7 @@ impl<'a> Cells<'a> {
         Ok(Self { columns: columns? })
     }
 
-    /// Appends the text of a cell, in one line, without what a terminal would obey.
+    /// Appends the text of a cell in one line, without terminal control characters.
     pub fn write(&self, row: usize, column: usize, text: &mut String) -> Result<(), ArrowError> {
         let begin = text.len();
         self.columns[column].value(row).write(text)?;
@@ -98,7 +97,7 @@ pub fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.width() }
 }
 
-/// The beginning of a text that fits, with a mark where it was cut.
+/// The beginning of a text that fits, with a mark if it was cut.
 pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_string();
@@ -115,7 +114,7 @@ pub fn cut(text: &str, columns: usize) -> String {
     cut + "…"
 }
 
-/// Whether numbers stand in each column.
+/// Whether each column is numeric.
 pub fn numeric(schema: &SchemaRef) -> Vec<bool> {
     let value = |data_type: &DataType| match data_type {
         DataType::Dictionary(_, value) => value.is_numeric(),

@@ -1,4 +1,4 @@
-//! A line for each value, a head for each row.
+//! One line per value, with a head per row.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use super::cells::{Cells, header, width};
 use super::rows::{Writer, other};
 
-/// A line for each value.
+/// One line per value.
 pub struct ExpandedWriter {
     names: Vec<String>,
     rows: u64,

@@ -8,25 +8,25 @@ use headrace_io::write::Appended;
 
 use crate::error::{CliError, Context, Result};
 
-/// A file that results are written to.
+/// An output file for results.
 pub struct OutFile {
     path: PathBuf,
     target: Target,
     results: usize,
-    /// Whether its one result is there.
+    /// Whether its single result is complete.
     is_closed: bool,
 }
 
 enum Target {
-    /// Whole or not there.
+    /// A file that is written completely or not at all.
     Whole(BufWriter<Appended>),
-    /// What grows, and devices and pipes.
+    /// Growing files, devices and pipes.
     InPlace(BufWriter<File>),
 }
 
 impl OutFile {
-    /// Written beside its place, and put there by [`Self::keep`]; what is never kept is removed. Devices and
-    /// pipes are written to and stay what they are; behind a symbolic link it is the file that is replaced.
+    /// Written beside its target and moved there by [`Self::keep`]; removed if it is not kept. Devices and
+    /// pipes are written in place; for a symbolic link the linked file is replaced.
     pub fn whole(path: &Path) -> Result<Self> {
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Self::growing(path);
@@ -54,7 +54,7 @@ impl OutFile {
         &self.path
     }
 
-    /// Another result follows. `one` is the name of a format of which a file holds just one.
+    /// Another result follows. `one` names a format whose files hold only one.
     pub fn begin(&mut self, one: Option<&str>) -> Result<()> {
         if self.results > 0 && (one.is_some() || self.is_closed) {
             let format = one.unwrap_or("such a format");
@@ -73,7 +73,7 @@ impl OutFile {
         }
     }
 
-    /// All results are there.
+    /// All results are complete.
     pub fn keep(self) -> Result<()> {
         match self.target {
             Target::Whole(file) => {

@@ -1,4 +1,4 @@
-//! Arrow and Parquet, which programs read.
+//! Arrow and Parquet, for programs.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ use headrace_format::arrow::{ArrowWriter as FileWriter, WriterOptions, is_table_
 
 use super::rows::{Writer, other, renamed, unique};
 
-/// Bytes of a record batch of a file, at most: it is there three times, as rows, as a batch and as the file's bytes.
+/// Maximum bytes of a record batch in a file: it exists three times, as rows, as a batch and as the file's bytes.
 const BATCH_BYTES_MAX: usize = 32 << 20;
 
 /// Arrow IPC.
@@ -26,9 +26,9 @@ pub struct ArrowWriter {
 }
 
 enum Ipc {
-    /// What a pipe can carry.
+    /// For pipes.
     Stream(Box<StreamWriter<Vec<u8>>>),
-    /// What pipelines stream: files called `.arrow`, and as they may be called, too; `None` at the end.
+    /// For pipelines: files named `.arrow` or equivalent; `None` at the end.
     File(Option<Box<StreamedWriter<Vec<u8>>>>),
 }
 
@@ -101,7 +101,7 @@ pub struct ParquetFileWriter {
     schema: SchemaRef,
     /// Until the end.
     writer: Option<ParquetWriter<Vec<u8>>>,
-    /// Of a row group, which is in memory until it is whole.
+    /// Limit of a row group, which is in memory until it is complete.
     group_bytes_max: usize,
 }
 

@@ -1,4 +1,4 @@
-//! JSON: one array of objects, or an object a line.
+//! JSON: one array of objects, or one object per line.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 
 use super::rows::{Writer, other, renamed, unique};
 
-/// Objects, between brackets or not.
+/// Objects, with or without brackets.
 pub struct JsonWriter {
     schema: SchemaRef,
     is_array: bool,

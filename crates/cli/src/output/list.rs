@@ -1,4 +1,4 @@
-//! Values as they are with something between them, as psql's unaligned output and SQLite's list mode have them.
+//! Plain values with a separator, like psql's unaligned output and SQLite's list mode.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -9,23 +9,23 @@ use arrow_schema::SchemaRef;
 use super::cells::{Cells, header};
 use super::rows::{Writer, other};
 
-/// What stands between values unless somebody says otherwise.
+/// The default separator.
 const BAR: &str = "|";
 
-/// What stands between values, where somebody has said so.
+/// The separator, if set by the user.
 static SEPARATOR: Mutex<Option<String>> = Mutex::new(None);
 
-/// Puts it between values of lists and CSV from now on; `None` what they have by themselves.
+/// Sets the separator of lists and CSV; `None` restores the defaults.
 pub fn separate_by(text: Option<&str>) {
     *SEPARATOR.lock().unwrap_or_else(PoisonError::into_inner) = text.map(str::to_string);
 }
 
-/// What stands between values, where somebody has said so.
+/// The separator, if set by the user.
 pub fn separator() -> Option<String> {
     SEPARATOR.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// A line for each row; a NULL is nothing, unless it is shown otherwise.
+/// One line per row; a NULL is empty, unless set otherwise.
 pub struct ListWriter {
     schema: SchemaRef,
     separator: String,

@@ -1,4 +1,4 @@
-//! Results on standard output: data only, in the format asked for.
+//! Results on standard output: data only, in the requested format.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -20,7 +20,7 @@ pub use file::OutFile;
 pub use list::{separate_by, separator};
 pub use rows::{Expanded, Layout, Printer, Room};
 
-/// Writes a whole text. A reader that has seen enough and left is no error.
+/// Writes a whole text. A reader that has closed the pipe is no error.
 pub fn print(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -28,17 +28,17 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// As [`print()`], a value as JSON for people and programs alike.
+/// Like [`print()`], for a value as JSON.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value).at("JSON")? + "\n"))
 }
 
-/// Whether a file's name stands for standard output.
+/// Whether a file name means standard output.
 pub fn is_stdout(file: &Path) -> bool {
     file == Path::new("-") || file == Path::new("/dev/stdout")
 }
 
-/// The folder that a file lies in.
+/// The folder of a file.
 pub fn folder_of(file: &Path) -> &Path {
     match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -46,7 +46,7 @@ pub fn folder_of(file: &Path) -> &Path {
     }
 }
 
-/// Writes a text as [`OutFile::whole`] does, or to standard output.
+/// Writes a text like [`OutFile::whole`], or to standard output.
 pub fn put(file: &Path, text: &str) -> Result<()> {
     if is_stdout(file) {
         return print(text);

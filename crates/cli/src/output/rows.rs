@@ -1,4 +1,4 @@
-//! One result, batch by batch, in the format asked for.
+//! One result, batch by batch, in the requested format.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,33 +17,33 @@ use super::table::TableWriter;
 use super::text::{CsvWriter, MarkdownWriter};
 use crate::args::Format;
 
-/// Rows that are written at once: who reads the first of them does not wait for a whole batch.
+/// Rows per write, so that a reader of the first rows does not wait for a whole batch.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// How a result is laid out.
+/// The layout of a result.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     pub format: Format,
-    /// A line for each value instead of each row.
+    /// One line per value instead of per row.
     pub expanded: Expanded,
-    /// Whether tables and separated values begin with the names of their columns.
+    /// Whether tables and separated values begin with column names.
     pub headers: bool,
-    /// Bytes of the record batches and row groups of a file, at most.
+    /// Maximum bytes of a file's record batches and row groups.
     pub batch_bytes_max: usize,
-    /// What a terminal has room for; `None` for everything that is not a terminal.
+    /// The size of a terminal; `None` for everything else.
     pub terminal: Option<Room>,
 }
 
 #[cfg(test)]
 impl Layout {
-    /// A format, and nothing that anybody has set.
+    /// A format with default settings.
     pub fn plain(format: Format) -> Self {
         let (expanded, terminal) = (Expanded::Off, None);
         Self { format, expanded, headers: true, batch_bytes_max: 1 << 20, terminal }
     }
 }
 
-/// Whether tables are written a line for each value.
+/// Whether tables are written with one line per value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Expanded {
     Off,
@@ -52,10 +52,10 @@ pub enum Expanded {
     Auto,
 }
 
-/// What is shown at once.
+/// The space of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Rows; the others are counted.
+    /// Rows to show; the others are counted.
     pub rows_max: usize,
     pub columns_max: usize,
 }
@@ -78,7 +78,7 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// A result of a schema; `file` is where it goes, if it is one.
+    /// A result of a schema; `file` is its destination, if it is a file.
     pub fn new(layout: &Layout, schema: SchemaRef, file: Option<&Path>) -> io::Result<Self> {
         // A statement without an answer, such as CREATE TABLE.
         let writer = match schema.fields().is_empty() {
@@ -110,7 +110,7 @@ impl Printer {
         self.rows > self.rows_max
     }
 
-    /// The end of the result; `is_whole` if all rows came.
+    /// The end of the result; `is_whole` if all rows arrived.
     pub fn finish(mut self, out: &mut dyn Write, is_whole: bool) -> io::Result<()> {
         if let Some(writer) = &mut self.writer {
             writer.finish(out)?;
@@ -158,7 +158,7 @@ fn csv_separator() -> io::Result<u8> {
     }
 }
 
-/// A schema in which no two columns have one name, for formats that cannot have that.
+/// A schema with unique column names, for formats that need them.
 pub fn unique(schema: &SchemaRef) -> SchemaRef {
     let names = unique_names(schema.fields().iter().map(|field| field.name().as_str()));
     let Some(names) = names else { return Arc::clone(schema) };
@@ -176,7 +176,7 @@ pub fn renamed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, A
     RecordBatch::try_new(Schema::new(fields).into(), batch.columns().to_vec())
 }
 
-/// An error of a format as one of writing.
+/// A format's error as a write error.
 pub fn other(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, source) => source,

@@ -1,4 +1,4 @@
-//! Aligned columns. Widths are those of the first rows; what comes later and is wider stands out.
+//! Aligned columns. Widths come from the first rows; wider values later overflow.
 
 use std::io::{self, Write};
 
@@ -11,11 +11,11 @@ use super::expanded::write_expanded;
 use super::rows::{Expanded, Layout, Room, Writer, other};
 use crate::args::Format;
 
-/// What is held back to find the widths.
+/// Rows held back to determine the widths.
 const HELD_ROWS: usize = 1000;
 const HELD_BYTES: usize = 1 << 20;
 
-/// No column is cut narrower for the others to be seen.
+/// Minimum width when columns are cut to fit.
 const CUT_COLUMNS_MIN: usize = 16;
 
 /// Aligned columns.
@@ -23,9 +23,9 @@ pub struct TableWriter {
     layout: Layout,
     names: Vec<String>,
     numeric: Vec<bool>,
-    /// Columns of values that mean something else when they are cut.
+    /// Columns whose values would change their meaning when cut.
     fixed: Vec<bool>,
-    /// What somebody has said that columns take.
+    /// Widths set by the user.
     widths: Vec<i32>,
     is_plan: bool,
     /// Until the widths are known.
@@ -38,11 +38,11 @@ pub struct TableWriter {
 /// How a table is drawn.
 enum Shape {
     Columns(Vec<Shown>),
-    /// A line for each value.
+    /// One line per value.
     Lines,
 }
 
-/// A line across.
+/// A horizontal line.
 #[derive(Clone, Copy)]
 enum Edge {
     Top,
@@ -50,14 +50,14 @@ enum Edge {
     Bottom,
 }
 
-/// A column that is shown.
+/// A visible column.
 #[derive(Clone, Copy)]
 enum Shown {
     Column {
         index: usize,
         width: usize,
     },
-    /// Stands for the columns that there is no room for.
+    /// A placeholder for columns without room.
     Gap,
 }
 
@@ -89,7 +89,7 @@ impl TableWriter {
         Ok(texts)
     }
 
-    /// Finds the widths and writes what was held back.
+    /// Determines the widths and writes the rows held back.
     fn begin(&mut self, text: &mut String) {
         let held = std::mem::take(&mut self.held);
         let shape = self.shape_of(&held);
@@ -125,7 +125,7 @@ impl TableWriter {
         Shape::Columns(fitted(&widths, &self.fixed, room))
     }
 
-    /// The width that somebody has given a column; 0 is none.
+    /// The user's width of a column; 0 is none.
     fn said(&self, column: usize) -> i32 {
         self.widths.get(column).copied().unwrap_or(0)
     }
@@ -185,7 +185,7 @@ impl TableWriter {
     }
 }
 
-/// Whether the beginning of a value says something by itself: of a text it does, of a number or a date not.
+/// Whether a truncated value is still meaningful: true for a text, false for a number or a date.
 fn is_cut(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, value) => is_cut(value),
@@ -198,7 +198,7 @@ fn all(widths: &[usize]) -> Vec<Shown> {
     widths.iter().enumerate().map(shown).collect()
 }
 
-/// What a table of such columns takes.
+/// The width of a table of such columns.
 fn taken(widths: impl Iterator<Item = usize>) -> usize {
     widths.map(|width| width + 3).sum::<usize>() + 1
 }
@@ -207,7 +207,7 @@ fn fits(widths: &[usize], columns_max: usize) -> bool {
     taken(widths.iter().copied()) <= columns_max
 }
 
-/// Cuts the widest columns, but for those of `fixed` values, then leaves out those in the middle.
+/// Cuts the widest columns, except those of `fixed` values, then omits columns in the middle.
 fn fitted(widths: &[usize], fixed: &[bool], room: Room) -> Vec<Shown> {
     let most = widths.iter().copied().max().unwrap_or(0);
     let mut cap = most.min(room.columns_max.max(CUT_COLUMNS_MIN));
@@ -282,8 +282,8 @@ impl Writer for TableWriter {
     }
 }
 
-/// The texts of an EXPLAIN: plans are indented lines and read badly inside a box. Plans that
-/// still name the logical plan show only what runs.
+/// The texts of an EXPLAIN: plans are indented lines, which a box makes hard to read. Plans that
+/// include the logical plan show only the physical one.
 fn plan_texts(batch: &RecordBatch) -> Option<Vec<String>> {
     let kinds = batch.column(0).as_string_opt::<i32>()?;
     let plans = batch.column(1).as_string_opt::<i32>()?;

@@ -11,11 +11,11 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 use super::cells::{Cells, header, numeric};
 use super::rows::{Writer, other};
 
-/// NULL is nothing between two separators.
+/// NULL is empty.
 pub struct CsvWriter {
     schema: SchemaRef,
     separator: u8,
-    /// Whether the names of the columns are still to be written.
+    /// Whether the column names are still to be written.
     header: bool,
     begun: bool,
 }

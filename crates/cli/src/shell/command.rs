@@ -142,7 +142,7 @@ impl Shell {
         .await
     }
 
-    /// Runs a statement that the user did not write: nothing is said of the time it takes.
+    /// Runs an internal statement, without reporting its time.
     pub(super) async fn show(&mut self, sql: &str) -> Result<()> {
         self.answer(sql).await.map(drop)
     }
@@ -161,7 +161,7 @@ impl Shell {
         .await
     }
 
-    /// psql's names of settings that have commands of their own.
+    /// psql's names of settings with their own commands.
     fn print_setting(&mut self, what: &str) -> Result<()> {
         let (name, value) = what.split_once(char::is_whitespace).unwrap_or((what, ""));
         let value = value.trim();
@@ -270,7 +270,7 @@ impl Shell {
     }
 }
 
-/// The command of a name; psql's `+` says nothing more here.
+/// The command of a name; psql's `+` has no effect here.
 fn find(name: &str) -> Result<Kind> {
     let name = if name.len() > 2 { name.trim_end_matches('+') } else { name };
     if let Some(entry) = COMMANDS.iter().find(|entry| entry.names.contains(&name)) {
@@ -287,7 +287,7 @@ fn find(name: &str) -> Result<Kind> {
     })
 }
 
-/// What `.separator` puts between values: a text, perhaps in quotes, with what stands for a tab.
+/// The separator of `.separator`: a text, optionally in quotes, with an escape for the tab.
 fn separated_by(text: &str) -> Result<String> {
     let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     let quoted = inner('\'').or_else(|| inner('"'));
@@ -342,13 +342,13 @@ fn on_or_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-/// How a command is written.
+/// The usage of a command.
 pub fn usage(name: &str) -> String {
     let entry = COMMANDS.iter().find(|entry| entry.names.contains(&name));
     entry.map(|entry| format!("{name} {}", entry.argument)).unwrap_or_default()
 }
 
-/// A text as it was typed, perhaps in quotes.
+/// A text as typed, optionally in quotes.
 fn unquoted(text: &str) -> &str {
     text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')).unwrap_or(text)
 }
@@ -370,7 +370,7 @@ fn column(field: &Field) -> String {
     format!("    {} {}{not_null}", quoted(field.name()), type_name(field.data_type()))
 }
 
-/// A name as SQL takes it.
+/// A name as SQL reads it.
 pub fn quoted(name: &str) -> String {
     let mut chars = name.chars();
     let plain = chars.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')

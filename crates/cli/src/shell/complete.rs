@@ -1,5 +1,5 @@
-//! Completion: columns of the tables that the statement names, tables, functions, keywords, and
-//! the shell's own commands.
+//! Completion: columns of the tables in the statement, tables, functions, keywords, and the shell's
+//! own commands.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::split::is_command;
 use crate::args::Format;
 use clap::ValueEnum;
 
-/// Candidates that a menu shows.
+/// Candidates in a menu.
 const SHOWN_MAX: usize = 200;
 
 /// The names of a session.
@@ -29,9 +29,9 @@ pub struct Names {
 
 /// A line up to the cursor, in words.
 struct Typed<'a> {
-    /// The word that is completed.
+    /// The word to complete.
     word: &'a str,
-    /// What stands in front of a dot in front of it.
+    /// The qualifier before a dot before it.
     qualifier: Option<&'a str>,
     /// The word before.
     before: &'a str,
@@ -61,7 +61,7 @@ impl<'a> Typed<'a> {
 }
 
 impl Names {
-    /// Must be called where a runtime is.
+    /// Must be called inside a runtime.
     pub fn of(session: Arc<Session>) -> Self {
         let functions = functions(&session);
         Self { session, runtime: Handle::current(), functions }
@@ -119,7 +119,7 @@ impl Names {
     }
 }
 
-/// The tables that a statement names, by their names and aliases in lower case.
+/// The tables in a statement, by name and alias in lower case.
 fn named(statement: &str, tables: &[String]) -> HashMap<String, String> {
     let words: Vec<&str> = statement.split(|c| !is_word(c)).filter(|w| !w.is_empty()).collect();
     let mut named = HashMap::new();
@@ -168,7 +168,7 @@ impl Completer for Names {
     }
 }
 
-/// Those that begin with a word, each once.
+/// The names that begin with a word, without duplicates.
 fn matching(names: Vec<String>, word: &str) -> Vec<String> {
     let mut seen = std::collections::HashSet::new();
     let fits = |name: &String| begins(name, word) && seen.insert(name.clone());

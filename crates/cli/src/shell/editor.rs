@@ -1,4 +1,4 @@
-//! The line editor: history, several lines up to a semicolon, completion, colours.
+//! The line editor: history, multi-line statements up to a semicolon, completion, colours.
 
 use std::borrow::Cow;
 use std::fs::OpenOptions;
@@ -55,10 +55,10 @@ pub fn new(session: &Arc<Session>, stop: Arc<AtomicBool>) -> Reedline {
     editor
 }
 
-/// What ended like this before, or how a line that goes on comes to its end.
+/// A hint from history, or how to end an unfinished line.
 struct Hints(DefaultHinter);
 
-/// Shown on a line that goes on and has nothing yet.
+/// Shown on an empty continuation line.
 const WAY_OUT: &str = "; runs it, Ctrl-C drops it";
 
 impl Hinter for Hints {
@@ -87,7 +87,7 @@ impl Hinter for Hints {
     }
 }
 
-/// What was typed before; nobody else may read it.
+/// The history; readable by its user only.
 fn history() -> io::Result<Option<FileBackedHistory>> {
     let Some(file) = history_file() else { return Ok(None) };
     if let Some(folder) = file.parent() {
@@ -103,7 +103,7 @@ fn history_file() -> Option<PathBuf> {
     Some(state.join("headrace/history"))
 }
 
-/// What stands in front of each line.
+/// The prompt of each line.
 pub struct HeadracePrompt;
 
 impl Prompt for HeadracePrompt {
@@ -144,7 +144,7 @@ impl Prompt for HeadracePrompt {
     }
 }
 
-/// Enter goes on with the statement until it has its semicolon.
+/// Enter continues the statement until its semicolon.
 struct UntilSemicolon(Arc<Session>);
 
 impl Validator for UntilSemicolon {
@@ -160,7 +160,7 @@ impl Validator for UntilSemicolon {
     }
 }
 
-/// Words that people type to leave or for help.
+/// Words that people type to leave or to get help.
 pub fn is_word(text: &str) -> bool {
     ["exit", "quit", "help"].contains(&bare(text).as_str())
 }

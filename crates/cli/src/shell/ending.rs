@@ -1,5 +1,5 @@
-//! How the answer of one statement is written: psql's `\g`, `\gx` and `\G` in its semicolon's place, ClickHouse's
-//! FORMAT behind it.
+//! The output clause of a statement: psql's `\g`, `\gx` and `\G` in place of the semicolon, ClickHouse's FORMAT
+//! after it.
 
 use clap::ValueEnum;
 use datafusion::sql::sqlparser::dialect::Dialect;
@@ -10,11 +10,11 @@ use crate::args::Format;
 use crate::error::{CliError, Result};
 use crate::output::Expanded;
 
-/// Statements that may have a FORMAT behind them.
+/// Statements that may end in FORMAT.
 const ANSWERING: [&str; 8] =
     ["select", "with", "from", "values", "table", "show", "describe", "summarize"];
 
-/// ClickHouse's names of formats that have others here.
+/// ClickHouse's format names that differ from ours.
 const FORMATS: [(&str, Format); 16] = [
     ("pretty", Format::Box),
     ("prettycompact", Format::Box),
@@ -34,16 +34,16 @@ const FORMATS: [(&str, Format); 16] = [
     ("parquet", Format::Parquet),
 ];
 
-/// What a statement's own ending says.
+/// The output clause of a statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
     pub format: Option<Format>,
     pub expanded: Option<Expanded>,
-    /// Where this answer goes.
+    /// The destination of this answer.
     pub file: Option<String>,
 }
 
-/// Whether a word behind a backslash ends a statement.
+/// Whether a word after a backslash ends a statement.
 pub fn ends_statement(word: &str) -> bool {
     matches!(word, "g" | "gx" | "G")
 }
@@ -52,7 +52,7 @@ pub fn ends_statement(word: &str) -> bool {
 const FORMAT: &[u8] = b"format";
 
 impl Ending {
-    /// What stands in a semicolon's place: `\gx`, `\g FILE`.
+    /// The text in place of a semicolon: `\gx`, `\g FILE`.
     pub fn of_command(command: &str) -> Self {
         let (name, file) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
         let file = Some(file.trim()).filter(|file| !file.is_empty()).map(str::to_string);
@@ -60,10 +60,10 @@ impl Ending {
         Self { format: None, expanded, file }
     }
 
-    /// Takes the FORMAT off a statement's end.
+    /// Removes the FORMAT from a statement's end.
     ///
     /// # Errors
-    /// A format that nobody writes.
+    /// An unknown format.
     pub fn take_format(&mut self, sql: &str, dialect: &dyn Dialect) -> Result<Option<String>> {
         // A long statement is not read once more for what it does not have.
         if !sql.as_bytes().windows(FORMAT.len()).any(|word| word.eq_ignore_ascii_case(FORMAT)) {
@@ -95,7 +95,7 @@ impl Ending {
     }
 }
 
-/// A word that is in no quotes, in small letters.
+/// An unquoted word in lower case.
 fn word(token: &TokenWithSpan) -> Option<String> {
     match &token.token {
         Token::Word(Word { value, quote_style: None, .. }) => Some(value.to_lowercase()),

@@ -1,6 +1,6 @@
-//! The commands of the shell: their names, and what is said of them.
+//! The commands of the shell: names and descriptions.
 
-/// A command's names, what comes behind it, and what it does.
+/// A command's names, arguments and effect.
 pub struct Entry {
     pub names: &'static [&'static str],
     pub argument: &'static str,
@@ -8,7 +8,7 @@ pub struct Entry {
     pub kind: Kind,
 }
 
-/// What a command does.
+/// The action of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Describe,

@@ -1,4 +1,4 @@
-//! Colours of what is typed.
+//! Syntax colours.
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};

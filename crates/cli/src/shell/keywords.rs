@@ -1,4 +1,4 @@
-//! Keywords that are coloured and completed: those that people type.
+//! Keywords for colours and completion: those that people type.
 
 /// In alphabetical order.
 pub const KEYWORDS: &[&str] = &[

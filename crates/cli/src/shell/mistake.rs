@@ -1,4 +1,4 @@
-//! What is wrong with a statement, and what was probably meant.
+//! Diagnosis of a failed statement, with suggestions.
 
 use std::path::Path;
 
@@ -14,14 +14,14 @@ use super::paths::completions;
 use crate::error::CliError;
 use crate::session::failure;
 
-/// Endings of files that are tables.
+/// Suffixes of table files.
 const TABLE_ENDINGS: [&str; 8] =
     ["csv", "tsv", "parquet", "json", "ndjson", "jsonl", "arrow", "gz"];
 
-/// Names that a hint lists.
+/// Names listed in a hint.
 const LISTED_MAX: usize = 20;
 
-/// An error of a statement as its user reads it, with the place in the statement that it is about.
+/// An error of a statement for its user, with its place in the statement.
 pub fn explain(session: &Session, sql: &str, error: &DataFusionError) -> CliError {
     let explained = explained(session, error);
     match (explained.has_place(), explained.subject()) {
@@ -146,13 +146,13 @@ fn unknown_table(name: &str, session: &Session) -> CliError {
     }
 }
 
-/// Whether a name ends as that of a table's file.
+/// Whether a name has the suffix of a table file.
 fn is_file_name(name: &str) -> bool {
     let ending = Path::new(name).extension().and_then(|ending| ending.to_str());
     ending.is_some_and(|ending| TABLE_ENDINGS.contains(&ending.to_lowercase().as_str()))
 }
 
-/// A file that is not there, and the one beside it that was probably meant.
+/// A missing file, with the neighbour that was probably meant.
 fn missing_file(name: &str) -> CliError {
     let error = CliError::new(format!("there is no file {name}"));
     let folder = name.rsplit_once('/').map_or("", |(folder, _)| &name[..=folder.len()]);
@@ -168,7 +168,7 @@ fn missing_file(name: &str) -> CliError {
     }
 }
 
-/// Functions that other databases call otherwise, and what they are here.
+/// Functions with other names in other databases, and their names here.
 const MEANT: &[(&str, &str)] = &[
     ("ucase", "upper"),
     ("lcase", "lower"),
@@ -212,7 +212,7 @@ fn unknown_function(name: &str, session: &Session) -> CliError {
     }
 }
 
-/// Where the only cast of a statement stands.
+/// The place of the only cast of a statement.
 fn only_cast(sql: &str) -> Option<(usize, usize)> {
     let tokens = tokens(sql);
     let is_cast = |token: &&TokenWithSpan| match &token.token {
@@ -239,7 +239,7 @@ fn begin(token: &TokenWithSpan) -> Option<(usize, usize)> {
     Some((usize::try_from(place.line).ok()?, usize::try_from(place.column).ok()?))
 }
 
-/// Where a word or a value stands in a statement, outside of other texts and comments.
+/// The place of a word or a value in a statement, outside of other texts and comments.
 fn place_of(sql: &str, word: &str) -> Option<(usize, usize)> {
     let tokens = tokens(sql);
     let last = word.rsplit('.').next().unwrap_or(word);
@@ -272,7 +272,7 @@ fn listed(what: &str, names: &[&str]) -> String {
     format!("{what}: {}{more}", names[..names.len().min(LISTED_MAX)].join(", "))
 }
 
-/// The tables of a session, sorted, without those about the session itself.
+/// The tables of a session, sorted, without those of the catalog.
 pub fn tables(session: &Session) -> Vec<String> {
     let context = session.context();
     let mut names: Vec<String> = context
@@ -313,7 +313,7 @@ fn ungrouped(text: &str) -> Option<String> {
 }
 
 /// The call in the planner's "No function matches the given name and argument types 'sum(Utf8)'",
-/// and the types that would do.
+/// and the accepted types.
 fn mismatched(text: &str) -> Option<(String, String)> {
     let (_, rest) = text.split_once("argument types '")?;
     let (call, rest) = rest.split_once("'.")?;
@@ -324,7 +324,7 @@ fn mismatched(text: &str) -> Option<(String, String)> {
     Some((with_sql_types(call), with_sql_types(&candidates.join(", "))))
 }
 
-/// A message and the place that it ends with.
+/// A message and the place at its end.
 fn placed(text: &str) -> (&str, Option<(usize, usize)>) {
     let parse = || {
         let (cause, place) = text.rsplit_once(" at Line: ")?;

@@ -6,8 +6,8 @@
 //! terminal: editor (history, completion, colours) ─► text
 //! ```
 //!
-//! The same text does the same from -c, from a file, from a pipe and typed; only a terminal sees
-//! fewer rows than there are, and only there Ctrl-C ends the statement and not the program.
+//! The same text has the same effect with -c, in a file, in a pipe and typed. Only a terminal shows
+//! fewer rows than there are, and only there Ctrl-C ends the statement instead of the program.
 
 mod command;
 mod complete;
@@ -44,46 +44,46 @@ pub use split::is_command;
 pub use terminal::run as run_terminal;
 use variables::Variables;
 
-/// Rows of a result that a terminal is shown, unless `.maxrows` says otherwise.
+/// Rows that a terminal shows, unless `.maxrows` is set.
 const ROWS_SHOWN: usize = 40;
 
-/// Files that run files that run files.
+/// Maximum nesting of files that run files.
 const DEPTH_MAX: usize = 16;
 
-/// A session with the state of its user's side.
+/// A session with the user's state.
 pub struct Shell {
     session: Arc<Session>,
     engine: EngineArgs,
     format: Format,
-    /// Of the file that results go to, by its name, where nobody said otherwise.
+    /// By the suffix of the output file, unless set otherwise.
     file_format: Option<Format>,
     expanded: Expanded,
-    /// Whether results begin with the names of their columns.
+    /// Whether results begin with column names.
     headers: bool,
     /// A line about each statement, on standard error.
     timing: bool,
     rows_max: usize,
-    /// Where results go instead of standard output.
+    /// The destination of results instead of standard output.
     out: Option<OutFile>,
-    /// Whether that is for the next result alone.
+    /// Whether it holds for the next result only.
     once: bool,
-    /// What `\set` has set.
+    /// The variables of `\set`.
     variables: Variables,
     /// The last statement, for `\e` and `\watch`.
     last: String,
-    /// Reasons for not running on a GPU that were told.
+    /// Reported reasons for not running on a GPU.
     told: HashSet<String>,
     depth: usize,
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Go {
     On,
     Quit,
 }
 
-/// Where a text comes from, as an error says it.
+/// The source of a text, for errors.
 #[derive(Clone, Copy)]
 pub enum Origin<'a> {
     /// The command line or the terminal.
@@ -117,7 +117,7 @@ impl Shell {
         })
     }
 
-    /// Runs a text; stops at the first piece that fails.
+    /// Runs a text; stops at the first failing piece.
     pub async fn run(&mut self, text: &str, origin: Origin<'_>) -> Result<Go> {
         let dialect = session::dialect(&self.session);
         let split = split::split(text, dialect.as_ref());
@@ -155,7 +155,7 @@ impl Shell {
         done.map(|_| Go::On)
     }
 
-    /// The end: what was written to a file is kept.
+    /// The end: output files are kept.
     pub fn finish(mut self) -> Result<Arc<Session>> {
         if let Some(out) = self.out.take() {
             out.keep()?;
@@ -163,12 +163,12 @@ impl Shell {
         Ok(self.session)
     }
 
-    /// What the next result is written as.
+    /// The format of the next result.
     fn result_format(&self) -> Format {
         self.file_format.unwrap_or(self.format)
     }
 
-    /// How the next result is laid out.
+    /// The layout of the next result.
     fn layout(&self) -> Layout {
         let to_terminal = self.out.is_none() && io::stdout().is_terminal();
         let columns_max =
@@ -184,7 +184,7 @@ impl Shell {
         }
     }
 
-    /// Ends a file that is for one result.
+    /// Ends a file that holds one result.
     fn end_once(&mut self) -> Result<()> {
         let has_result = self.out.as_ref().is_some_and(OutFile::has_result);
         match (self.once && has_result).then(|| self.out.take()).flatten() {
@@ -196,7 +196,7 @@ impl Shell {
         }
     }
 
-    /// Writes a text to where results go.
+    /// Writes a text to the destination of results.
     fn put(&mut self, text: &str) -> Result<()> {
         let written = match &mut self.out {
             Some(out) => out.writer().write_all(text.as_bytes()),
@@ -205,7 +205,7 @@ impl Shell {
         written.map_err(|error| self.output_failure(error))
     }
 
-    /// What stands in the way of writing results.
+    /// The obstacle to writing results, if any.
     fn output_failure(&self, error: io::Error) -> CliError {
         match &self.out {
             // Whoever reads our output has seen enough.
@@ -216,7 +216,7 @@ impl Shell {
     }
 }
 
-/// An error with the file and the statement that it is about.
+/// An error with its file and statement.
 fn in_place(error: CliError, origin: Origin, place: Option<&str>) -> CliError {
     let error = match place {
         Some(place) => error.in_place(place),

@@ -1,6 +1,6 @@
 //! The name that was probably meant.
 
-/// The nearest of the names, if it is near enough to be meant; never the one that was typed.
+/// The nearest name, if it is near enough; never the typed one.
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted: Vec<char> = wanted.to_lowercase().chars().collect();
     names
@@ -16,7 +16,7 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Op
         .map(|(_, name)| name)
 }
 
-/// How many letters were left out, added, mistaken or changed places with the next.
+/// The edit distance: letters omitted, added, replaced, or swapped with the next.
 fn mistakes(a: &[char], b: &[char]) -> usize {
     // The rows of the table of all beginnings: this one, and the two before.
     let mut rows = [vec![0; b.len() + 1], (0..=b.len()).collect::<Vec<_>>(), vec![0; b.len() + 1]];

@@ -1,8 +1,8 @@
-//! Names of files as they are typed: below the home folder, in quotes, half of them.
+//! Typed file names: with a home folder, in quotes, partial.
 
 use std::path::{Path, PathBuf};
 
-/// A file as it was typed, perhaps in quotes or below the home folder.
+/// A typed file name, optionally in quotes or below the home folder.
 pub fn path(text: &str) -> PathBuf {
     let inner = ['\'', '"'].iter().find_map(|&quote| text.strip_prefix(quote)?.strip_suffix(quote));
     below_home(inner.unwrap_or(text))
@@ -16,7 +16,7 @@ fn below_home(text: &str) -> PathBuf {
     }
 }
 
-/// The files and folders whose names begin as `typed` does, as they would be typed; folders end with a slash.
+/// The files and folders whose names begin with `typed`, in typed form; folders end with a slash.
 pub fn completions(typed: &str) -> Vec<String> {
     let (folder, begin) = typed
         .rsplit_once('/')
@@ -42,7 +42,7 @@ fn is_folder(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_dir())
 }
 
-/// The text behind the quote that is open at the end of a line, if one is.
+/// The text after an open quote at the end of a line, if there is one.
 pub fn open_text(line: &str) -> Option<&str> {
     let mut begin = None;
     for (at, c) in line.char_indices() {

@@ -1,11 +1,11 @@
-//! How far a statement has come, on a terminal, while it takes its time.
+//! Progress of a slow statement on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use headrace_engine::Query;
 
-/// Nobody needs to be told of what is over at once.
+/// Short statements show no progress.
 const FIRST: Duration = Duration::from_millis(500);
 const NEXT: Duration = Duration::from_millis(200);
 
@@ -17,7 +17,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows itself on a terminal, if asked to.
+    /// Appears on a terminal, if enabled.
     pub fn new(wanted: bool) -> Self {
         let shown = wanted && io::stderr().is_terminal();
         let next = shown.then(|| tokio::time::Instant::now() + FIRST);
@@ -32,7 +32,7 @@ impl Progress {
         }
     }
 
-    /// Draws the line anew.
+    /// Redraws the line.
     pub fn draw(&mut self, query: &Query, rows: u64) {
         self.next = Some(tokio::time::Instant::now() + NEXT);
         self.is_shown = true;
@@ -53,7 +53,7 @@ impl Progress {
         let _ = write!(io::stderr(), "\r{text}\x1b[K");
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn clear(&mut self) {
         if std::mem::replace(&mut self.is_shown, false) {
             let _ = write!(io::stderr(), "\r\x1b[K");

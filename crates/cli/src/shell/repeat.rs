@@ -1,4 +1,4 @@
-//! What is done with a statement that was typed before, and with other programs: `\e`, `\watch`, `\!`.
+//! Repeated statements and external programs: `\e`, `\watch`, `\!`.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -15,15 +15,15 @@ use super::{Go, Origin, Shell};
 use crate::error::{CliError, Context, Result};
 use crate::session;
 
-/// Editors, by the variables that name them.
+/// Editors, by environment variable.
 const EDITOR_VARIABLES: [&str; 2] = ["VISUAL", "EDITOR"];
 const EDITOR: &str = "vi";
 
-/// Between two runs of `\watch`, as psql has it.
+/// Interval of `\watch`, as in psql.
 const WATCH_EVERY: Duration = Duration::from_secs(2);
 
 impl Shell {
-    /// Lets the user edit the last statement, or a file, and runs what comes of it.
+    /// Lets the user edit the last statement, or a file, and runs the result.
     pub(super) async fn edit(&mut self, file: &str) -> Result<Go> {
         if !file.is_empty() {
             let path = path(file);
@@ -39,7 +39,7 @@ impl Shell {
         Box::pin(self.run(&text, Origin::Typed)).await
     }
 
-    /// Runs the last statement again and again, until Ctrl-C.
+    /// Runs the last statement repeatedly, until Ctrl-C.
     pub(super) async fn watch(&mut self, every: &str) -> Result<Go> {
         let every = match every.trim_start_matches("interval=").parse::<f64>() {
             _ if every.is_empty() => WATCH_EVERY,
@@ -66,7 +66,7 @@ impl Shell {
     }
 }
 
-/// Runs a command of the system's shell; without one, that shell.
+/// Runs a command of the system's shell; without one, the shell itself.
 pub fn run_program(command: &str) -> Result<()> {
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_string());
     let mut program = Command::new(shell);
@@ -95,7 +95,7 @@ fn edit(path: &Path) -> Result<()> {
     }
 }
 
-/// A file for an editor, which only its user may read.
+/// A file for an editor, readable by its user only.
 struct Draft {
     path: PathBuf,
     _hidden: Hidden,

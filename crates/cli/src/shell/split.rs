@@ -1,4 +1,4 @@
-//! A text as statements and commands, each as it was written.
+//! Splits a text into statements and commands, verbatim.
 
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
@@ -11,27 +11,27 @@ use super::ending::ends_statement;
 pub struct Piece {
     /// Without its semicolon.
     pub text: String,
-    /// Where it begins; the first line and column are 1.
+    /// Its start; lines and columns count from 1.
     pub line: usize,
     pub column: usize,
     /// Whether it is a command of the shell, not SQL.
     pub is_command: bool,
-    /// The command in its semicolon's place, to the end of its line: `\gx`.
+    /// The command in place of its semicolon, up to the end of its line: `\gx`.
     pub ending: String,
 }
 
-/// What a text consists of.
+/// The pieces of a text.
 #[derive(Debug, Default)]
 pub struct Split {
     pub pieces: Vec<Piece>,
     /// Whether the last statement has no semicolon.
     pub open: bool,
-    /// What is no SQL at all, such as a string without an end, with its line.
+    /// Text that is not SQL at all, such as an unterminated string, with its line.
     pub error: Option<(String, usize)>,
 }
 
-/// Splits a text at the semicolons between tokens. A command (`\d`, `.tables`) stands where a
-/// statement may begin and ends with its line.
+/// Splits a text at the semicolons between tokens. A command (`\d`, `.tables`) is allowed where a
+/// statement may begin, and ends with its line.
 pub fn split(text: &str, dialect: &dyn Dialect) -> Split {
     let mut found = Split::default();
     let places = Places::of(text);
@@ -71,7 +71,7 @@ fn blank_bytes(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }
 
-/// The statements from `begin` up to a command or the end; where they end.
+/// The statements from `begin` up to a command or the end; returns where they end.
 fn statements(
     text: &str,
     begin: usize,

@@ -18,10 +18,10 @@ use crate::error::{CliError, Result};
 use crate::output::Printer;
 use crate::session;
 
-/// How long rows that a terminal does not show are counted.
+/// How long rows are counted that a terminal does not show.
 const COUNTING_MAX: Duration = Duration::from_secs(1);
 
-/// Rows of an answer that came.
+/// Rows received.
 pub(super) struct Received {
     rows: u64,
     /// Whether they are all.
@@ -29,7 +29,7 @@ pub(super) struct Received {
 }
 
 impl Shell {
-    /// Runs a statement and says what it took.
+    /// Runs a statement and reports its time.
     pub(super) async fn statement(&mut self, piece: &Piece) -> Result<()> {
         let sql = self.variables.put_into(&piece.text);
         let mut ending = Ending::of_command(&piece.ending);
@@ -65,7 +65,8 @@ impl Shell {
         Ok(())
     }
 
-    /// Why not on the GPU is news only where a GPU was asked for, and only once; EXPLAIN always tells.
+    /// The reason against the GPU is shown only if a GPU was requested, and only once; EXPLAIN always
+    /// shows it.
     fn tell_why_not_on_the_gpu(&mut self, report: &QueryReport) {
         if self.engine.processor != "cuda" {
             return;
@@ -78,7 +79,7 @@ impl Shell {
         }
     }
 
-    /// Streams an answer out as it comes, so that one larger than memory passes through.
+    /// Streams an answer as it arrives, so that it may be larger than memory.
     pub(super) async fn answer(&mut self, sql: &str) -> Result<(Query, Received)> {
         let session = self.session.clone();
         let failed = |error| explain(&session, sql, &error);
@@ -132,7 +133,7 @@ impl Shell {
         Printer::new(&layout, schema, path).map_err(CliError::new)
     }
 
-    /// Parquet goes to files alone, Arrow not to a terminal.
+    /// Parquet only goes to files, Arrow never to a terminal.
     fn begin_result(&mut self, is_terminal: bool) -> Result<()> {
         let format = self.result_format();
         match (&mut self.out, format.name()) {
@@ -164,7 +165,7 @@ fn head(query: &Query, received: &Received, wall_s: f64) -> String {
     format!("{more}{} {rows}, {wall_s:.3} s", received.rows)
 }
 
-/// Behind rows and time: bytes, speed, who did it and what was the limit.
+/// After rows and time: bytes, speed, processor and limit.
 fn summary(report: &QueryReport, head: String) -> String {
     let mut text = head;
     if report.bytes_read > 0 {

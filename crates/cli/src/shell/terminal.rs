@@ -51,7 +51,7 @@ pub async fn run(
     }
 }
 
-/// One round: what fails is said, and the shell goes on.
+/// One round: failures are reported, and the shell continues.
 async fn answer(shell: &mut Shell, text: &str, origin: Origin<'_>, asked: &Asked) -> Go {
     // What was cancelled inside of files has not come out of them.
     shell.depth = 0;
@@ -66,7 +66,7 @@ async fn answer(shell: &mut Shell, text: &str, origin: Origin<'_>, asked: &Asked
     })
 }
 
-/// What the user wants run first.
+/// The user's start-up commands.
 async fn first_commands(shell: &mut Shell, asked: &Asked) -> Go {
     let Some(file) = std::env::home_dir().map(|home| home.join(".headracerc")) else {
         return Go::On;

@@ -1,4 +1,4 @@
-//! Rows from files and into them as other shells say it: `\copy`, `.import`.
+//! Rows to and from files in other shells' syntax: `\copy`, `.import`.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::paths::path;
 use crate::error::{CliError, Result};
 
 impl Shell {
-    /// psql's \copy, whose file is one of this machine; all files are here.
+    /// psql's \copy, whose file is on the client; all files are local here.
     pub(super) async fn copy(&mut self, what: &str) -> Result<()> {
         let wrong = || CliError::new("\\copy is not understood").hint(usage("\\copy"));
         let end = match what.starts_with('(') {
@@ -58,7 +58,7 @@ impl Shell {
     }
 }
 
-/// Where the parenthesis that a text begins with is closed, outside of its quotes.
+/// The position of the closing parenthesis of a text that begins with one, ignoring quotes.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0_usize, None);
     for (at, c) in text.char_indices() {

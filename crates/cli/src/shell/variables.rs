@@ -1,4 +1,4 @@
-//! Variables of the shell, as psql has them: `\set name value`, then `:name`, `:'name'` and `:"name"` in statements.
+//! Variables of the shell, as in psql: `\set name value`, then `:name`, `:'name'` and `:"name"` in statements.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct Variables(BTreeMap<String, String>);
 
-/// What stands between quotes, or behind a comment's mark, stays as it is.
+/// Quoted text and comments stay unchanged.
 const CLOSED_BY: [(&str, &str); 4] = [("'", "'"), ("\"", "\""), ("--", "\n"), ("/*", "*/")];
 
 impl Variables {
-    /// Gives one a value.
+    /// Sets one.
     pub fn set(&mut self, name: &str, value: &str) {
         self.0.insert(name.to_string(), value.to_string());
     }
 
-    /// Forgets one; whether it was there.
+    /// Unsets one; returns whether it was set.
     pub fn unset(&mut self, name: &str) -> bool {
         self.0.remove(name).is_some()
     }
 
-    /// All, a line each.
+    /// All, one per line.
     pub fn listed(&self) -> String {
         self.0.iter().map(|(name, value)| format!("{name} = '{value}'\n")).collect()
     }
 
-    /// A text with the values of the variables that it names. What is no variable's name stays.
+    /// A text with its variables replaced. Other names stay.
     pub fn put_into(&self, text: &str) -> String {
         if self.0.is_empty() {
             return text.to_string();
@@ -53,7 +53,8 @@ impl Variables {
         done
     }
 
-    /// The value that a text begins with the name of, as it is to be written, and how long that name is.
+    /// The value of the variable at the beginning of a text, as it is to be written, and the length of
+    /// its name.
     fn named_by(&self, text: &str) -> Option<(String, usize)> {
         let rest = text.strip_prefix(':')?;
         let quote = rest.chars().next().filter(|c| ['\'', '"'].contains(c));

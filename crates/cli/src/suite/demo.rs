@@ -52,14 +52,14 @@ fn print_result(measurements: &[Measurement], folder: &Path) -> Result<()> {
     ))
 }
 
-/// A path as a shell takes it.
+/// A path in shell syntax.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
     if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// The CPU always; the GPU where there is one that can be used. Why not is said.
+/// The CPU always; the GPU if one is usable. Otherwise the reason is reported.
 fn processors() -> Vec<Processor> {
     let mut found = vec![Processor::Cpu];
     match headrace_gpu::probe().why_unusable() {

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::args::GenerateArgs;
 use crate::error::{CliError, Result};
 
-/// Generates from the command line and says what was written.
+/// Generates from the command line and reports the written files.
 pub fn run(suite: Suite, args: &GenerateArgs, seed: u64, cancel: &AtomicBool) -> Result<()> {
     let start = std::time::Instant::now();
     let options = GenerateOptions {
@@ -34,7 +34,7 @@ pub fn run(suite: Suite, args: &GenerateArgs, seed: u64, cancel: &AtomicBool) ->
     Ok(())
 }
 
-/// Generates unless the same data already lies there. The bar shows only on a terminal.
+/// Generates unless the same data already exists. The progress bar shows only on a terminal.
 pub fn generate(options: GenerateOptions<'_>, quiet: bool, cancel: &AtomicBool) -> Result<Summary> {
     let bar = if quiet || !std::io::stderr().is_terminal() {
         ProgressBar::hidden()

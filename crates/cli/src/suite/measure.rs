@@ -1,4 +1,4 @@
-//! Running one benchmark query several times and keeping what matters of each run.
+//! Runs one benchmark query several times and keeps the important results.
 
 use std::path::{Path, PathBuf};
 
@@ -19,12 +19,12 @@ use crate::session::failure;
 pub struct Measurement {
     /// Such as "1.1".
     pub query: String,
-    /// What really ran it.
+    /// The processor that really ran it.
     pub processor: String,
     /// Rows of the answer.
     pub rows: u64,
-    /// Wall time of the first run, planning included. The files are out of the page cache
-    /// only if `--cold` asked for it.
+    /// Wall time of the first run, including planning. The files are out of the page cache only
+    /// with `--cold`.
     pub cold_ms: f64,
     /// Whether the files were dropped from the page cache before the first run.
     pub page_cache_dropped: bool,
@@ -34,15 +34,15 @@ pub struct Measurement {
     pub planning_ms: f64,
     /// Time of the race alone (from first read to last merge) in the fastest hot run.
     pub race_ms: f64,
-    /// Table bytes that the pipelines needed in the last run, wherever they came from.
+    /// Table bytes that the pipelines needed in the last run, from all sources.
     pub bytes_read: u64,
-    /// The same by path, last run.
+    /// The same by access path, last run.
     pub bytes_by_path: BytesByPath,
-    /// The same by path, first run.
+    /// The same by access path, first run.
     pub cold_bytes_by_path: BytesByPath,
-    /// Time in GPU kernels in the fastest hot run; `null` where none ran.
+    /// Time in GPU kernels in the fastest hot run; `null` if there were none.
     pub kernel_ms: Option<f64>,
-    /// The stage that was the limit in the last run.
+    /// The limiting stage of the last run.
     pub bottleneck: String,
     /// SHA-256 over the answer's rows as text, sorted.
     pub answer_sha256: String,
@@ -50,14 +50,14 @@ pub struct Measurement {
     pub equal_to_off: Option<bool>,
     /// How much of it ran as pipelines: "all", "part" or "none".
     pub pipelines: &'static str,
-    /// Joins and groupings that the planner's own operators did.
+    /// Joins and groupings by the planner's own operators.
     pub planner_operators: Vec<String>,
-    /// Why something did not run as a pipeline where asked.
+    /// Why a requested pipeline did not run.
     pub why_not: Vec<String>,
 }
 
 impl Measurement {
-    /// Fastest hot run, or the first run if there was no other.
+    /// Fastest hot run, or the first run if it is the only one.
     pub fn best_ms(&self) -> f64 {
         self.hot_ms.iter().copied().reduce(f64::min).unwrap_or(self.cold_ms)
     }
@@ -68,14 +68,14 @@ impl Measurement {
     }
 }
 
-/// An answer in a form that can be compared and hashed: rows as text, sorted. Where a LIMIT has cut
-/// an order off, the rows that tie with the last one are known by their keys alone, since any of
-/// their equals could stand there.
+/// An answer in comparable and hashable form: rows as text, sorted. If a LIMIT cuts off an order,
+/// rows that tie with the last one are reduced to their keys, because any equal row could be in
+/// their place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer(Vec<String>);
 
 impl Answer {
-    /// Rows of a result, in its order.
+    /// Rows of a result, in order.
     pub fn of(batches: &[RecordBatch], limit: Option<Limit>) -> Result<Self> {
         let options = FormatOptions::default().with_null("NULL");
         let mut rows = Vec::new();
@@ -115,7 +115,7 @@ impl Answer {
     }
 }
 
-/// Leaves the keys alone of the rows that tie with the last one.
+/// Reduces the rows that tie with the last one to their keys.
 fn blur_last(rows: &mut [Vec<String>], keys: &[usize]) {
     let key = |cells: &Vec<String>| -> Vec<String> {
         keys.iter().filter_map(|&column| cells.get(column).cloned()).collect()
@@ -133,11 +133,11 @@ pub async fn run_once(session: &Session, query: &Query) -> Result<(Answer, Query
     Ok((Answer::of(&batches, query.limit)?, report))
 }
 
-/// How to measure.
+/// Options of a measurement.
 pub struct Plan<'a> {
     /// Hot runs.
     pub runs: u32,
-    /// Files to drop from the page cache before the first run; empty: leave the cache alone.
+    /// Files to drop from the page cache before the first run; empty: leave the cache unchanged.
     pub drop_before_first: &'a [PathBuf],
     /// A session with processor `off` to compare with.
     pub baseline: Option<&'a Session>,
@@ -169,7 +169,7 @@ pub async fn measure(session: &Session, query: &Query, plan: &Plan<'_>) -> Resul
     Ok(summary(query, &answer, &first, &hot, plan, equal_to_off))
 }
 
-/// Takes a file out of the page cache, as far as the kernel allows.
+/// Evicts a file from the page cache, as far as the kernel allows.
 fn drop_page_cache(path: &Path) -> Result<()> {
     let file = SourceFile::open(path).at(path.display())?;
     drop_cache(file.as_ref()).at(path.display())

@@ -1,4 +1,4 @@
-//! Benchmark suites from the command line: what is said of one holds for all.
+//! Benchmark suites on the command line, in common.
 
 pub mod demo;
 pub mod generate;

@@ -17,7 +17,7 @@ use crate::session::{self, failure};
 use crate::suite::measure::{Measurement, Plan, measure};
 use crate::suite::table;
 
-/// What `--json` writes.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Record<'a> {
     suite: &'static str,
@@ -30,7 +30,7 @@ struct Record<'a> {
     runs: &'a [Measurement],
 }
 
-/// Runs, prints the table, writes the JSON. A wrong answer is an error after all of that.
+/// Runs, prints the table, writes the JSON. A wrong answer is an error at the end.
 pub async fn run(suite: Suite, args: &RunArgs) -> Result<()> {
     let queries = selected(suite, &args.queries)?;
     if !args.data.exists() {
@@ -78,7 +78,7 @@ fn generate_hint(suite: Suite, data: &Path) -> String {
     format!("generate the tables first: headrace {name} generate --scale 1 --out {out}")
 }
 
-/// The scale that the manifest says; without one, of tables that another generator wrote, what their rows say.
+/// The scale of the manifest; without one (tables of another generator), inferred from the number of rows.
 async fn scale(suite: Suite, data: &Path, session: &Session) -> Result<f64> {
     let hint = generate_hint(suite, data);
     if let Some(manifest) =

@@ -1,4 +1,4 @@
-//! Measurements as a table for people.
+//! Measurements as a readable table.
 
 use crate::suite::measure::Measurement;
 
@@ -15,7 +15,7 @@ const HEADER: [&str; 10] = [
     "bottleneck",
 ];
 
-/// Aligned lines, header first. Numbers stand right, words left.
+/// Aligned lines, header first. Numbers align right, words left.
 pub fn render(measurements: &[Measurement]) -> String {
     let mut rows = vec![HEADER.map(str::to_string)];
     rows.extend(measurements.iter().map(cells));
@@ -58,7 +58,7 @@ fn cells(m: &Measurement) -> [String; 10] {
     ]
 }
 
-/// The last line: the sum, how many queries were pipelines, and how many answers agree.
+/// The last line: the sum, the number of pipelines, and the number of equal answers.
 pub fn totals(measurements: &[Measurement]) -> String {
     let total: f64 = measurements.iter().map(Measurement::best_ms).sum();
     let checked = measurements.iter().filter(|m| m.equal_to_off.is_some()).count();

@@ -1,17 +1,18 @@
-//! What the facts about GPUs mean.
+//! The meaning of the facts about GPUs.
 
 use crate::facts::{GpuFact, GpuFacts, Known};
 use crate::finding::Finding;
 use crate::system::PciLink;
 
-/// A copy from pinned memory reaches some 85 to 90% of what the link carries before packet
-/// headers; below this share something else is in the way.
+/// A copy from pinned memory reaches some 85 to 90% of the link rate before packet headers; below
+/// this share something else is the limit.
 const LINK_SHARE_MIN: f64 = 0.75;
 
-/// Device memory below this share of its data sheet is held up by something (clocks, other work).
+/// Below this share of its data sheet, device memory is limited by something else (clocks, other
+/// work).
 const MEMORY_SHARE_MIN: f64 = 0.7;
 
-/// Several links together below this share of their sum have something in common.
+/// Below this share of their sum, several links share a limit.
 const TOGETHER_SHARE_MIN: f64 = 0.9;
 
 /// Below this share of free device memory there is little room for columns and slots.
@@ -113,7 +114,7 @@ fn memory(gpu: &GpuFact) -> Finding {
     }
 }
 
-/// Width and generation of the links down to the GPU, against what copies reached.
+/// Width and generation of the links down to the GPU, compared with the measured copies.
 fn link(gpu: &GpuFact) -> Vec<Finding> {
     let subject = format!("{}, link", subject(gpu));
     let links = match gpu.links.as_result() {
@@ -224,7 +225,7 @@ fn device_memory_speed(gpu: &GpuFact) -> Option<Finding> {
     ))
 }
 
-/// What all links carry at once, against what each carries alone.
+/// The rate of all links together, compared with each alone.
 fn together(facts: &GpuFacts) -> Option<Finding> {
     let all = match facts.all_h2d.as_ref()? {
         Known::Value(all) => all,
@@ -250,7 +251,7 @@ fn together(facts: &GpuFacts) -> Option<Finding> {
     ))
 }
 
-/// Only whether it is there: whether a path needs it is judged with the path.
+/// Only its presence: whether a path needs it is judged with the path.
 fn cufile(facts: &GpuFacts) -> Finding {
     match facts.cufile.library.as_result() {
         Ok(version) => {
@@ -286,7 +287,7 @@ pub(crate) fn split_hint(text: &str) -> (&str, &str) {
     (cause.lines().next().unwrap_or_default().trim(), hint.trim())
 }
 
-/// `Known` of a rate in words.
+/// A `Known` rate in words.
 pub(crate) fn rate_text(rate: &Known<f64>) -> String {
     match rate.as_result() {
         Ok(rate) => format!("{rate:.2} GB/s"),

@@ -1,4 +1,4 @@
-//! What it means where a path lies: medium, drives, links, limits on them, the way to the GPUs.
+//! The meaning of a path's location: medium, drives, links, limits on them, the way to the GPUs.
 
 use headrace_io::system::{BlockDevice, Distance, Medium, NearestGpu, StorageHome, Transport};
 
@@ -8,7 +8,7 @@ use crate::finding::Finding;
 use super::machine::gpudirect_loaded;
 use super::storage::{NfsContext, judge_device, judge_links, judge_nfs};
 
-/// Where the path lies.
+/// The path's location.
 pub(crate) fn judge(path: &PathFacts, machine: &MachineFacts, gpu: &GpuFacts) -> Vec<Finding> {
     // What cannot be reached was said to be broken; where it would lie helps nobody.
     if matches!(path.kind, PathKind::Missing | PathKind::Unreachable(_) | PathKind::Other) {
@@ -122,7 +122,7 @@ fn nfs_context<'a>(machine: &'a MachineFacts, gpu: &GpuFacts) -> NfsContext<'a> 
     }
 }
 
-/// nvidia-fs is loaded, and the driver of the drives does not know it.
+/// nvidia-fs is loaded, but the driver of the drives does not support it.
 fn nvme_hooks(home: &StorageHome, machine: &MachineFacts, gpu: &GpuFacts) -> Option<Finding> {
     if gpu.devices.is_empty() || !gpudirect_loaded(machine) {
         return None;

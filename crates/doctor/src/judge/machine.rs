@@ -1,4 +1,4 @@
-//! What the facts about the machine and this process mean.
+//! The meaning of the facts about the machine and this process.
 
 use headrace_io::system::{Cgroup, Limit, Limits, NumaNode, Seccomp, SeccompMode, UringProbe};
 
@@ -6,13 +6,13 @@ use crate::facts::{Known, MachineFacts};
 use crate::finding::Finding;
 use crate::system::{HugePages, Iommu};
 
-/// A folder of tables, slots, libraries: fewer open files than this are soon used up.
+/// Fewer open files than this are soon used up by a folder of tables, slots and libraries.
 const OPEN_FILES_MIN: u64 = 1024;
 
-/// Slots, host cache and builds below this leave no room to keep anything warm.
+/// Below this, slots, host cache and builds leave no room for caching.
 const CGROUP_BYTES_MIN: u64 = 2 << 30;
 
-/// Everything about the machine that does not depend on a path.
+/// Facts about the machine that do not depend on a path.
 pub(crate) fn judge(machine: &MachineFacts, has_gpu: bool) -> Vec<Finding> {
     let limits = &machine.limits;
     let mut findings = uring(&machine.uring, limits);
@@ -27,12 +27,12 @@ pub(crate) fn judge(machine: &MachineFacts, has_gpu: bool) -> Vec<Finding> {
     findings
 }
 
-/// Whether nvidia-fs is there, so that GPUDirect Storage is what is wanted.
+/// Whether nvidia-fs is loaded, so that GPUDirect Storage is expected.
 pub(crate) fn gpudirect_loaded(machine: &MachineFacts) -> bool {
     machine.kernel.nvfs.as_ref().is_ok_and(|found| found.nvidia_fs.is_some())
 }
 
-/// A ring, and memory registered with it.
+/// A ring, and registered memory.
 fn uring(probe: &UringProbe, limits: &Limits) -> Vec<Finding> {
     const WHY: &str = "cold reads go through threads, which costs processor time and, on fast \
                        drives, speed";
@@ -179,8 +179,8 @@ fn numa(found: &Known<Vec<NumaNode>>) -> Finding {
     }
 }
 
-/// Translation keeps devices from talking to each other directly; for the way through host memory
-/// it matters little.
+/// Address translation prevents direct transfers between devices; for the path through host memory
+/// it hardly matters.
 fn iommu(found: &Iommu, gpudirect_wanted: bool) -> Finding {
     if found.units.is_empty() {
         return Finding::ok("iommu", "off");

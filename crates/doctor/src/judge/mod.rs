@@ -1,4 +1,4 @@
-//! What facts mean. Every function here is one of facts alone: it looks at nothing.
+//! The meaning of facts. Every function here is a function of facts alone and examines nothing.
 
 mod gpu;
 mod home;
@@ -12,12 +12,10 @@ mod tests;
 use crate::facts::{Facts, GpuFact, Known};
 use crate::finding::Finding;
 
-/// A copy of memory slower than this share of a GPU's link is what the link waits for when bytes
-/// come from the page cache.
+/// Below this share of a GPU's link rate, memory copies limit reads from the page cache.
 const COPY_SHARE_MIN: f64 = 1.0;
 
-/// All findings, in the order in which a byte meets what they are about; what several paths share
-/// is said once.
+/// All findings, in the order of the data path; findings shared by several paths appear once.
 pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let has_gpu = !facts.gpu.devices.is_empty();
     let mut findings = Vec::new();
@@ -37,7 +35,7 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     said
 }
 
-/// Whether host memory can feed the links: what is in the page cache is copied into slots first.
+/// Whether host memory can feed the links: bytes in the page cache are copied into slots first.
 fn memory_copy(facts: &Facts) -> Option<Finding> {
     let copy = match &facts.machine.memory_copy {
         Known::Value(copy) => copy,

@@ -1,4 +1,4 @@
-//! What the tries of all ways from a path mean.
+//! The meaning of the tries of all access paths of a path.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use crate::finding::Finding;
 
 use super::gpu::rate_text;
 
-/// A way that reaches this share of what it could is as good as it gets in a moment's measurement.
+/// From this share of its potential on, an access path is as good as a short measurement can show.
 const KEEPS_UP_SHARE: f64 = 0.8;
 
-/// The automatic choice below this share of the best way of its kind chose badly. Lower than
-/// [`KEEPS_UP_SHARE`]: drives of virtual machines vary by that much from moment to moment.
+/// Below this share of the best comparable access path, the automatic choice was bad. Lower than
+/// [`KEEPS_UP_SHARE`]: drives of virtual machines vary by that much.
 const AUTOMATIC_SHARE_MIN: f64 = 0.6;
 
-/// Rates of short runs over fewer bytes are not compared: they are those of starting.
+/// Rates of short runs over fewer bytes are not compared: start-up dominates them.
 const JUDGED_BYTES_MIN: u64 = 64 << 20;
 
-/// The same on the way to a GPU, which moves that much in a few hundredths of a second.
+/// The same on the path to a GPU, which moves that much in a few hundredths of a second.
 const JUDGED_GPU_BYTES_MIN: u64 = 1_000_000_000;
 
-/// The path itself, and the ways from it.
+/// The path itself, and its access paths.
 pub(crate) fn judge(path: &PathFacts, gpu: &GpuFacts) -> Vec<Finding> {
     let subject = path.path.display().to_string();
     if let Some(finding) = not_there(&subject, path) {
@@ -84,7 +84,7 @@ fn not_there(subject: &str, path: &PathFacts) -> Option<Finding> {
     }
 }
 
-/// What worked, what not, and whether that matters.
+/// What worked, what did not, and whether that matters.
 fn judge_ways(subject: &str, path: &PathFacts, file: &FileFact) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut host_ways = 0;
@@ -107,7 +107,7 @@ fn judge_ways(subject: &str, path: &PathFacts, file: &FileFact) -> Vec<Finding> 
     findings
 }
 
-/// One finding for all ways that were not tried for the same reason.
+/// One finding for all access paths that were not tried for the same reason.
 fn not_tried(subject: &str, path: &PathFacts) -> Vec<Finding> {
     let mut ways_by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for probe in &path.access {
@@ -182,7 +182,8 @@ fn refused(
     }
 }
 
-/// Without cuFile bytes pass host memory. That matters only where that way is the slower one.
+/// Without cuFile, bytes pass through host memory. That matters only if that path is the slower
+/// one.
 fn cufile_refused(subject: &str, path: &PathFacts, found: &str, remedy: &str) -> Option<Finding> {
     let host = path.best_gb_per_s_over(JUDGED_BYTES_MIN, Way::is_direct)?;
     let slots =
@@ -197,7 +198,7 @@ fn cufile_refused(subject: &str, path: &PathFacts, found: &str, remedy: &str) ->
     })
 }
 
-/// What makes O_DIRECT possible, by filesystem.
+/// How to enable O_DIRECT, by filesystem.
 fn direct_remedy(filesystem: &str) -> &'static str {
     match filesystem {
         "overlay" | "overlayfs" => {
@@ -219,7 +220,7 @@ fn direct_remedy(filesystem: &str) -> &'static str {
     }
 }
 
-/// What the measured rates say about each other.
+/// Comparison of the measured rates.
 fn judge_rates(subject: &str, path: &PathFacts, file: &FileFact, gpu: &GpuFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
     // O_DIRECT on a file in memory is a copy under another name: nobody takes that way.
@@ -256,7 +257,7 @@ fn automatic(subject: &str, path: &PathFacts) -> Option<Finding> {
     })
 }
 
-/// Cold queries read by io_uring where it can be had.
+/// Cold queries use io_uring if it is available.
 fn ring_below_threads(subject: &str, path: &PathFacts) -> Option<Finding> {
     let rate = |wanted| path.best_gb_per_s_over(JUDGED_BYTES_MIN, |way| way == wanted);
     let (ring, threads) = (rate(Way::Uring)?, rate(Way::DirectThreads)?);
@@ -271,7 +272,7 @@ fn ring_below_threads(subject: &str, path: &PathFacts) -> Option<Finding> {
     })
 }
 
-/// The record of ceilings remembers what this storage could do.
+/// Comparison with the record of ceilings for this storage.
 fn below_earlier(subject: &str, path: &PathFacts, file: &FileFact) -> Option<Finding> {
     let earlier = path.earlier_gb_per_s?;
     let now = path.best_gb_per_s_over(JUDGED_BYTES_MIN, Way::is_direct)?;

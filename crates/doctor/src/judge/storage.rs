@@ -1,20 +1,20 @@
-//! What the facts about drives, arrays and file servers mean.
+//! The meaning of the facts about drives, arrays and file servers.
 
 use headrace_io::system::{BlockDevice, BlockKind, NfsMount, Transport};
 
 use crate::finding::Finding;
 use crate::system::PciLink;
 
-/// Requests shorter than this make a drive's own cost per request show.
+/// Below this request size a drive's per-request cost is visible.
 const REQUEST_BYTES_MIN: u64 = 256 << 10;
 
-/// Read-ahead below this leaves a drive waiting between buffered reads.
+/// Below this read-ahead a drive waits between buffered reads.
 const READ_AHEAD_BYTES_MIN: u64 = 1 << 20;
 
-/// Longest read of an NFS mount that a server of today refuses to nobody.
+/// Longest NFS read that every current server accepts.
 const NFS_READ_BYTES: u64 = 1 << 20;
 
-/// One TCP connection carries a few GB/s at best; from here on several pay.
+/// One TCP connection carries a few GB/s at most; from here on several pay off.
 const NFS_CONNECTIONS_MIN: u32 = 8;
 
 const ETHERNET_MTU: u32 = 1500;
@@ -29,7 +29,7 @@ pub(crate) fn judge_device(device: &BlockDevice, direct_works: bool) -> Vec<Find
     findings
 }
 
-/// Arrays that miss members, and mappings that cost time.
+/// Arrays with missing members, and mappings that cost time.
 fn arrays(device: &BlockDevice) -> Vec<Finding> {
     let mut findings = Vec::new();
     match &device.kind {
@@ -219,12 +219,12 @@ pub(crate) fn judge_links(subject: &str, links: &[PciLink]) -> Option<Finding> {
     ))
 }
 
-/// What surrounds an NFS mount on this machine.
+/// The environment of an NFS mount on this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct NfsContext<'a> {
     /// RDMA devices of the machine.
     pub rdma_devices: &'a [String],
-    /// Whether a GPU and nvidia-fs are there, so that GPUDirect Storage is what is wanted.
+    /// Whether a GPU and nvidia-fs are present, so that GPUDirect Storage is expected.
     pub gpudirect_wanted: bool,
     /// Whether the module that carries NFS over RDMA has nvfs_ops; `None` if it is not loaded, an
     /// error if the kernel's symbols cannot be read.
@@ -315,7 +315,8 @@ fn mtu(subject: &str, mount: &NfsMount) -> Finding {
     }
 }
 
-/// A client without nvfs_ops mounts, reads and never says why cuFile does not go straight.
+/// A client without nvfs_ops mounts and reads, but never says why cuFile does not bypass host
+/// memory.
 fn gpudirect(subject: &str, rpcrdma_has_nvfs: &Result<Option<bool>, String>) -> Finding {
     let subject = format!("{subject}, GPUDirect");
     match rpcrdma_has_nvfs {

@@ -1,4 +1,4 @@
-//! Huge pages: when the kernel gives them unasked, and what is set aside.
+//! Huge pages: when the kernel provides them by default, and reserved ones.
 
 use headrace_io::system::{Fact, SysRoot, fact};
 use serde::Serialize;
@@ -9,31 +9,32 @@ const POOLS: &str = "/sys/kernel/mm/hugepages";
 /// Settings of huge pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HugePages {
-    /// Who gets them in anonymous memory: `always`, `madvise` or `never`.
+    /// Policy for anonymous memory: `always`, `madvise` or `never`.
     #[serde(serialize_with = "fact")]
     pub thp: Fact<String>,
-    /// Who waits for them to be made: `always`, `defer`, `defer+madvise`, `madvise`, `never`.
+    /// Policy for waiting until they are made: `always`, `defer`, `defer+madvise`, `madvise`,
+    /// `never`.
     #[serde(serialize_with = "fact")]
     pub defrag: Fact<String>,
-    /// Who gets them in tmpfs files: `always`, `within_size`, `advise`, `never`, `deny`, `force`.
+    /// Policy for tmpfs files: `always`, `within_size`, `advise`, `never`, `deny`, `force`.
     #[serde(serialize_with = "fact")]
     pub shmem: Fact<String>,
-    /// Pages set aside, by size; empty where none can be.
+    /// Reserved pages by size; empty if none are possible.
     pub pools: Vec<HugePagePool>,
 }
 
-/// Huge pages of one size that were set aside.
+/// Reserved huge pages of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct HugePagePool {
     /// Size of a page.
     pub page_bytes: u64,
-    /// Pages set aside.
+    /// Reserved pages.
     pub total: u64,
-    /// Of these, not in use.
+    /// Of these, unused.
     pub free: u64,
 }
 
-/// How this machine is set.
+/// The settings of this machine.
 pub fn huge_pages(root: &SysRoot) -> HugePages {
     let chosen = |name: &str| root.chosen(format!("{TRANSPARENT}/{name}"));
     let names = root.names(POOLS).unwrap_or_default();

@@ -10,12 +10,12 @@ const GROUPS: &str = "/sys/kernel/iommu_groups";
 /// The IOMMU of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Iommu {
-    /// Units that are switched on (`dmar0`, `ivhd0`); none means that devices see memory as it is.
+    /// Enabled units (`dmar0`, `ivhd0`); none means that devices see physical memory.
     pub units: Vec<String>,
-    /// How many groups of devices have each kind of translation: `DMA`, `DMA-FQ`, or `identity`
-    /// for none. Groups whose kind cannot be read are counted under `unknown`.
+    /// Number of device groups by kind of translation: `DMA`, `DMA-FQ`, or `identity` for none.
+    /// Groups of unknown kind count under `unknown`.
     pub groups_by_kind: BTreeMap<String, u32>,
-    /// What the kernel's command line says about it.
+    /// The options on the kernel's command line.
     pub command_line: Vec<String>,
 }
 

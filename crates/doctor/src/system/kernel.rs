@@ -1,4 +1,4 @@
-//! The kernel: its release, and what it can do for transfers between drives and GPUs.
+//! The kernel: its release, and its support for transfers between drives and GPUs.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 const SYMBOLS: &str = "/proc/kallsyms";
 
-/// Modules through which GPUDirect Storage can pass, if they were built for it.
+/// Modules that can support GPUDirect Storage, if they were built for it.
 const STORAGE_MODULES: [&str; 4] = ["nvme", "nvme_rdma", "nvme_tcp", "rpcrdma"];
 
 /// The running kernel.
@@ -18,15 +18,15 @@ pub struct Kernel {
     /// `6.8.0-45-generic`
     #[serde(serialize_with = "fact")]
     pub release: Fact<String>,
-    /// What NVIDIA's module for storage needs of the others.
+    /// The requirements of NVIDIA's storage module.
     #[serde(serialize_with = "fact")]
     pub nvfs: Fact<NvfsSymbols>,
-    /// Transfers between PCI devices without it.
+    /// PCI peer transfers without it.
     pub p2pdma: P2pdma,
 }
 
-/// Whether the storage modules were built with the hooks of `nvidia-fs`. NFS over RDMA goes
-/// straight to a GPU only if `rpcrdma` has them, and distributions build it without.
+/// Whether the storage modules were built with the hooks of `nvidia-fs`. NFS over RDMA bypasses
+/// host memory only if `rpcrdma` has them, and distributions build it without.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NvfsSymbols {
     /// The storage modules that are loaded, and any other with the hooks; by name.
@@ -36,22 +36,22 @@ pub struct NvfsSymbols {
 }
 
 impl NvfsSymbols {
-    /// Whether a module has the hooks; `None` if it is not among the loaded ones.
+    /// Whether a module has the hooks; `None` if it is not loaded.
     pub fn has(&self, module: &str) -> Option<bool> {
         self.modules.iter().find(|found| found.name == module).map(|found| found.nvfs_ops)
     }
 }
 
-/// A module of the kernel.
+/// A kernel module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NvfsModule {
-    /// Its name; `vmlinux` for what is built in.
+    /// Its name; `vmlinux` for built-in code.
     pub name: String,
     /// Whether it has the symbol `nvfs_ops`.
     pub nvfs_ops: bool,
 }
 
-/// Transfers between PCI devices that the kernel itself arranges.
+/// PCI peer transfers by the kernel itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct P2pdma {
     /// Whether the kernel was built with CONFIG_PCI_P2PDMA.
@@ -59,26 +59,27 @@ pub struct P2pdma {
     pub in_kernel: Fact<bool>,
     /// Devices that offer memory for it.
     pub providers: Vec<P2pMemory>,
-    /// The line by which NVIDIA's kernel module names itself; it says whether it is the open one.
+    /// The identification line of NVIDIA's kernel module, which says whether it is the open one.
     #[serde(serialize_with = "fact")]
     pub nvidia_module: Fact<String>,
-    /// Its parameter `RegistryDwords`, by which peer transfers are switched on; empty if unset.
+    /// Its parameter `RegistryDwords`, which enables peer transfers; empty if unset.
     #[serde(serialize_with = "fact")]
     pub nvidia_registry: Fact<String>,
 }
 
-/// Memory of a device that others may write to.
+/// Device memory that other devices may write to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct P2pMemory {
     /// The device.
     pub address: PciAddress,
-    /// Its size; `None` if it is not said.
+    /// Its size; `None` if unknown.
     pub size_bytes: Option<u64>,
     /// Whether programs may use it.
     pub published: Option<bool>,
 }
 
-/// Facts about the running kernel. Reads the whole symbol table: some tenths of a second.
+/// Facts about the running kernel. Reads the whole symbol table, which takes some tenths of a
+/// second.
 pub fn kernel(root: &SysRoot) -> Kernel {
     let symbols = Symbols::of(root);
     Kernel {
@@ -93,9 +94,9 @@ pub fn kernel(root: &SysRoot) -> Kernel {
     }
 }
 
-/// What is looked for in the symbol table.
+/// The searched symbols.
 struct Symbols {
-    /// Modules with any symbol at all, which are the loaded ones; whether `nvfs_ops` is among them.
+    /// Modules with any symbol, which are the loaded ones; and whether `nvfs_ops` is among them.
     modules: BTreeMap<String, bool>,
     p2pdma: bool,
 }
@@ -118,8 +119,8 @@ impl Symbols {
         }
     }
 
-    /// `address type name`, then `[module]` unless it is built in. Addresses that may not be seen
-    /// are zero; the names are there all the same.
+    /// `address type name`, then `[module]` unless it is built in. Hidden addresses are zero; the
+    /// names are present.
     fn take(&mut self, line: &str) {
         let mut fields = line.split_whitespace().skip(2);
         let Some(name) = fields.next() else { return };

@@ -1,7 +1,7 @@
-//! Facts of a machine that nobody but the doctor asks for: what the kernel has for transfers between drives and
-//! GPUs, the links of the PCI bus, the IOMMU, huge pages. They are read and serialised as those of
-//! [`headrace_io::system`] are: data only, below a [`SysRoot`](headrace_io::system::SysRoot), each a value or the
-//! reason why it is not known.
+//! Machine facts that only the doctor needs: the kernel's support for transfers between drives and GPUs, the
+//! links of the PCI bus, the IOMMU, huge pages. They are read and serialised like those of
+//! [`headrace_io::system`]: data only, below a [`SysRoot`](headrace_io::system::SysRoot), each a value or the
+//! reason why it is unknown.
 
 mod hugepages;
 mod iommu;

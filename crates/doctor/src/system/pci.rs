@@ -1,4 +1,4 @@
-//! The PCI bus: what is plugged in, and the links to it.
+//! The PCI bus: devices and links.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use headrace_io::system::{
 };
 use serde::Serialize;
 
-/// What is plugged in at an address.
+/// The device at an address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PciDevice {
     /// Where.
@@ -18,7 +18,7 @@ pub struct PciDevice {
     pub device: u16,
     /// Class: base class, subclass and programming interface (0x010802 is NVMe).
     pub class: u32,
-    /// The kernel driver that is bound to it; `None` if none is.
+    /// The kernel driver bound to it; `None` if there is none.
     pub driver: Option<String>,
     /// NUMA node; `None` if the firmware names none.
     pub numa_node: Option<u32>,
@@ -29,12 +29,12 @@ pub struct PciDevice {
 pub struct PciLink {
     /// The device at the lower end.
     pub address: PciAddress,
-    /// Transfers per second and lane now, in 10^9/s. Idle GPUs lower it to save power: measure
-    /// while it works.
+    /// Current transfers per second and lane, in 10^9/s. Idle GPUs lower it to save power: measure
+    /// under load.
     pub speed_gt_per_s: f64,
     /// Lanes in use.
     pub width: u32,
-    /// What the device could do.
+    /// The device's maximum.
     pub max_speed_gt_per_s: f64,
     /// Lanes that the device has.
     pub max_width: u32,
@@ -53,8 +53,8 @@ impl PciLink {
         generation_of(self.max_speed_gt_per_s)
     }
 
-    /// Bytes per second on the wire in one direction, in 10^9, after line coding and before
-    /// packet headers: what a copy reaches is some 85 to 90 % of it.
+    /// Bytes per second on the wire in one direction, in 10^9, after line coding and before packet
+    /// headers: copies reach some 85 to 90 % of it.
     pub fn gb_per_s(&self) -> f64 {
         wire_gb_per_s(self.speed_gt_per_s, self.width)
     }
@@ -82,7 +82,7 @@ fn wire_gb_per_s(speed_gt_per_s: f64, width: u32) -> f64 {
     speed_gt_per_s * f64::from(width) * coding / 8.0
 }
 
-/// What is at an address.
+/// The device at an address.
 ///
 /// # Errors
 /// [`Unknown`] if there is no such device.
@@ -109,10 +109,10 @@ fn hexadecimal(root: &SysRoot, path: &Path) -> Fact<u32> {
         .map_err(|_| Unknown::malformed(path, &text))
 }
 
-/// NVIDIA GPUs on the bus, whether or not a driver is there for them, by address.
+/// NVIDIA GPUs on the bus, with or without a driver, by address.
 ///
 /// # Errors
-/// [`Unknown`] if there is no PCI bus to look at.
+/// [`Unknown`] if there is no PCI bus.
 pub fn nvidia_gpus(root: &SysRoot) -> Fact<Vec<PciDevice>> {
     const NVIDIA: u16 = 0x10de;
     const DISPLAY_CLASS: u32 = 0x03;
@@ -128,8 +128,8 @@ pub fn nvidia_gpus(root: &SysRoot) -> Fact<Vec<PciDevice>> {
 /// The link of a device to the port above it.
 ///
 /// # Errors
-/// [`Unknown`] for devices without a PCIe link (those of a virtual machine, those built into the
-/// processor) and those that are not there.
+/// [`Unknown`] for devices without a PCIe link (virtual or built into the processor) and missing
+/// ones.
 pub fn pci_link(root: &SysRoot, address: &PciAddress) -> Fact<PciLink> {
     let folder = address.folder();
     let speed = |name: &str| link_speed(root, &folder.join(name));
@@ -160,8 +160,8 @@ fn link_speed(root: &SysRoot, path: &Path) -> Fact<f64> {
         .ok_or_else(|| Unknown::malformed(path, &text))
 }
 
-/// The links from the root port down to the device, each named by its lower end: the slowest of
-/// them is what the device can reach. Parts of the way without a link are left out.
+/// The links from the root port down to the device, each named by its lower end: the slowest one
+/// limits the device. Parts of the path without a link are omitted.
 ///
 /// # Errors
 /// [`Unknown`] if there is no such device.

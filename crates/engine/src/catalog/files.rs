@@ -1,4 +1,8 @@
 //! The files of a table: which they are, and of which kind.
+//!
+//! Very many small files cost what opening them costs, in proportion to their number. 10^4 and 10^5 files of 4.6 kB
+//! in tmpfs, two busy cores: 45 to 53 us a file to open and check when a process first names them, 6 to 7 us to
+//! list and examine in each query, 62 to 74 us for a race to open, map, read and check.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -6,6 +6,11 @@
 //! ```
 //!
 //! A path may be an address (`s3://bucket/folder/`, `https://host/x.csv`): `remote` lists and fetches what it names.
+//!
+//! A table is opened when a query names it, and again when its list of files or the identity of one of them has
+//! changed. A call such as `read_csv(..)` is a table whose name is the call's text. What the beginning of a text
+//! file suggests (`sniff`, `shapes`) is checked for each later value (`cells`): a value that its type would
+//! truncate is an error.
 
 mod bytes;
 mod call;

@@ -1,4 +1,7 @@
 //! A plan's columns, made of those that its pipeline puts out.
+//!
+//! Columns that no sink can express are computed here, when batches become the plan's: deviations, and the
+//! planner's number of a grouping set.
 
 use std::sync::Arc;
 

@@ -5,6 +5,9 @@
 //! are replaced by functions of the same name and display while the query is still a logical
 //! plan ([`arith`]), before constants are folded, and `sum` is registered anew ([`sum`]). So is
 //! `avg`, which DataFusion adds up in floats ([`avg`]).
+//!
+//! The rule runs right after type coercion, so constant folding cannot wrap either, and every mode gets the same
+//! functions.
 
 pub mod arith;
 pub mod avg;

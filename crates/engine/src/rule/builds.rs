@@ -13,6 +13,10 @@
 //! ```
 //!
 //! A build that is only asked so may be left out by whoever runs the program: it changes no answer.
+//!
+//! Where few streamed rows are expected to look for a match in a build about as large as the stream, the streamed
+//! columns are read once more for these keys alone. The estimate affects speed only: such a probe is optional
+//! (`Probe::is_optional`), and it is skipped if its build does not fit in memory.
 
 use std::collections::{BTreeSet, HashMap};
 

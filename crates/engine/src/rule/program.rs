@@ -3,6 +3,10 @@
 //! The leaf with the most bytes is streamed: a table, or the rows of a child plan. Every other leaf becomes a build, probed in an order
 //! that means what the plan means (see [`super::order`]); the processor sorts steps by selectivity
 //! when it binds the program.
+//!
+//! A leaf that no pipeline can express (a grouping, a union, a file of another format) still streams: the
+//! partitions of its plan run at the same time, and their batches are the chunks of the next pipeline.
+//! `format::BatchTable` asks for them and never waits.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -2,6 +2,9 @@
 //!
 //! DataFusion compares a dictionary column with a constant of dictionary type, or casts the
 //! column to plain text; the IR knows only text, so both wrappers disappear here.
+//!
+//! An uncorrelated subquery of one value is a parameter (`Subqueries`): the plan around the pipeline has already
+//! run it, so its value is known at binding, prunes batches and costs nothing per row.
 
 use std::cell::RefCell;
 use std::sync::Arc;

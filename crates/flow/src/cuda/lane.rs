@@ -20,15 +20,15 @@ pub struct CudaLane<'a, P> {
 }
 
 impl<P> CudaLane<'_, P> {
-    /// The program, with whatever it gathered.
+    /// The program, with its results.
     pub fn into_program(self) -> P {
         self.program
     }
 }
 
 impl<P: DeviceProgram> CudaLane<'_, P> {
-    /// Lets the program bring back what it wants of a chunk whose work, and whose copies so far,
-    /// are done; whether it began another copy, or more work.
+    /// Lets the program fetch more of a chunk whose work and copies so far are done; returns
+    /// whether it began another copy, or more work.
     fn bring_back(&mut self, slot: usize) -> Result<bool, BoxError> {
         let stream = &self.slots.idle.back;
         let state = &mut self.slots.slots[slot];

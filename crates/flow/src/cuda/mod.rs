@@ -6,8 +6,13 @@
 //! return stream                                     └►[output of 0]·returned 0   └►[output of 1]
 //! ```
 //!
-//! [`CudaSlots`] is made once and kept from race to race, because pinning memory costs more than
-//! reading it. [`CudaLane`] is slots and a [`DeviceProgram`] for the length of one race.
+//! [`CudaSlots`] is created once and kept from race to race, because pinning memory costs more than
+//! reading it. [`CudaLane`] is slots and a [`DeviceProgram`] for one race.
+//!
+//! This is the only CUDA lane: a query is a [`DeviceProgram`] in it. A chunk's copies go out as one batch
+//! (`cuMemcpyBatchAsync`): between copies that are queued one by one the link idles for 3 us, 4 % of a copy of 4
+//! MiB, and a second stream does not help. The ring is small so that it stays in the last-level cache: pinned slots
+//! that fit there copied twice as fast as large ones, and more slots only made the copy engine's queue longer.
 
 mod lane;
 mod pageable;
@@ -31,7 +36,7 @@ pub struct DeviceSlice {
     pub bytes: usize,
 }
 
-/// A chunk, and the slot that is its own until it is retired.
+/// A chunk, and the slot that belongs to it until it is retired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotChunk {
     /// Number of the slot.
@@ -40,16 +45,16 @@ pub struct SlotChunk {
     pub chunk: usize,
 }
 
-/// What a chunk puts out, on the device and afterwards.
+/// The output of a chunk, on the device and afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceOutput {
     /// Device address of the first byte.
     pub address: u64,
-    /// How much, and where it goes.
+    /// Its size and destination.
     pub to: OutputSpec,
 }
 
-/// What a program has enqueued for a chunk whose work so far is done.
+/// Work that a program has enqueued for a chunk whose previous work is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum More {
     /// Copies to the host.
@@ -58,32 +63,31 @@ pub enum More {
     Work,
 }
 
-/// What is done with a chunk in device memory.
+/// The work on a chunk in device memory.
 ///
 /// # Safety
-/// What [`output`](Self::output) and [`appended`](Self::appended) name is copied: its bytes must lie in device
-/// memory that stays allocated, and what is appended unchanged, until the slot has another chunk or the lane was
-/// synchronised. What `launch` and
-/// `bring_back` enqueue may use memory of the program until then.
+/// The race copies what [`output`](Self::output) and [`appended`](Self::appended) name: these bytes must lie in
+/// device memory that stays allocated, and appended bytes unchanged, until the slot has another chunk or the
+/// lane was synchronised. Work that `launch` and `bring_back` enqueue may use memory of the program until then.
 pub unsafe trait DeviceProgram {
-    /// A chunk was given a slot: what the program finds out before it is asked for it.
+    /// A chunk was assigned to a slot: the program prepares what later calls need.
     ///
     /// # Errors
-    /// Why the chunk cannot be worked on.
+    /// Why the chunk cannot be processed.
     fn begin(&mut self, _chunk: usize) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// Whether a chunk's buffer lies in memory of the program's own on the device: it is then
-    /// neither read nor copied. Asked for once, when the chunk is given a slot; the buffer must
-    /// stay until the chunk is retired or the lane was synchronised.
+    /// Whether a chunk's buffer is in the program's own device memory: it is then neither read nor
+    /// copied. Called once, when the chunk is assigned to a slot; the buffer must stay until the
+    /// chunk is retired or the lane was synchronised.
     fn is_resident(&mut self, _chunk: usize, _buffer: usize) -> bool {
         false
     }
 
     /// Enqueues the work on a chunk; must not wait for it. One slice per
-    /// [`ReadSpec`](crate::ReadSpec), in that order, empty for what is resident; they stay as they
-    /// are until the chunk is retired, as no other chunk has the slot before.
+    /// [`ReadSpec`](crate::ReadSpec), in that order, empty for resident buffers; the slices stay
+    /// unchanged until the chunk is retired, because no other chunk gets the slot before.
     fn launch(
         &mut self,
         stream: &Stream,
@@ -91,9 +95,9 @@ pub unsafe trait DeviceProgram {
         buffers: &[DeviceSlice],
     ) -> Result<(), BoxError>;
 
-    /// What the chunk that was just launched puts out. The bytes are in device memory when the
-    /// work that is in the stream now is done, and stay there until `retire`: in the chunk's
-    /// buffers, say, or in memory that the program has for each slot.
+    /// The output of the chunk that was just launched. The bytes are in device memory when the work
+    /// now in the stream is done, and stay there until `retire`: in the chunk's buffers, for
+    /// example, or in memory that the program has for each slot.
     fn output(
         &mut self,
         _chunk: usize,
@@ -102,22 +106,22 @@ pub unsafe trait DeviceProgram {
         Ok(None)
     }
 
-    /// Brings back what is known only now that the work on the chunk is done, for programs whose
-    /// chunks put nothing out: enqueues copies to memory of its own, or work that is left of the
-    /// chunk, and says which; it is asked again when that is done, until there is nothing. May hand
-    /// on what arrived and wait for whoever takes it: meanwhile nothing new is launched.
+    /// Fetches what is known only after the work on the chunk is done, for programs whose chunks
+    /// have no output: enqueues copies to its own memory, or remaining work on the chunk, and says
+    /// which. It is called again when that is done, until there is nothing left. It may deliver
+    /// results and wait for their consumer; meanwhile nothing new is launched.
     fn bring_back(&mut self, _stream: &Stream, _at: SlotChunk) -> Result<Option<More>, BoxError> {
         Ok(None)
     }
 
-    /// What the chunk, whose work and copies back are done, appends, where chunks do: of each piece the sink, and
-    /// where its bytes lie, as for `output`. How much it is may have been [brought
-    /// back](DeviceProgram::bring_back).
+    /// The data that the chunk, whose work and copies back are done, appends, if chunks append: for each piece
+    /// the sink and the location of its bytes, as for `output`. The sizes may have been
+    /// [fetched](DeviceProgram::bring_back).
     fn appended(&mut self, _at: SlotChunk) -> Result<Vec<(usize, DeviceSlice)>, BoxError> {
         Ok(Vec::new())
     }
 
-    /// The work on the chunk is done, and its output, if any, is back in host memory.
+    /// The work on the chunk is done, and its output, if any, is in host memory.
     fn retire(&mut self, _at: SlotChunk) -> Result<Verdict, BoxError> {
         Ok(Verdict::Continue)
     }

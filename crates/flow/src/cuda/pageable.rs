@@ -1,4 +1,4 @@
-//! A lane whose slots are ordinary memory: what copies cost that does without pinning.
+//! A lane with ordinary memory for slots: measures copies without pinning.
 
 use std::time::Instant;
 
@@ -15,12 +15,12 @@ pub enum HostMemory {
     /// Registered with the driver: copies run at the speed of the link, beside everything else.
     #[default]
     Pinned,
-    /// Ordinary memory, which the driver copies through a buffer of its own.
+    /// Ordinary memory, which the driver copies through its own buffer.
     Pageable,
 }
 
 impl HostMemory {
-    /// As it is written in JSON.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             HostMemory::Pinned => "pinned",
@@ -29,8 +29,8 @@ impl HostMemory {
     }
 }
 
-/// A CUDA lane with the host memory of its slots exchanged. The driver copies such memory through
-/// a buffer of its own and keeps the calling thread until it has read it.
+/// A CUDA lane with replaced host memory. The driver copies such memory through its own buffer and
+/// blocks the calling thread until it has read it.
 pub struct PageableLane<'a, P> {
     inner: CudaLane<'a, P>,
     memory: &'a [AlignedBuffer],
@@ -40,7 +40,7 @@ impl<'a, P> PageableLane<'a, P> {
     /// The lane with other memory, as [`pageable_slots`] makes it for its slots.
     ///
     /// # Panics
-    /// If there is none for a slot, or one is smaller than it.
+    /// If a slot has no memory, or too little.
     pub fn new(inner: CudaLane<'a, P>, memory: &'a [AlignedBuffer]) -> Self {
         let slot_bytes = inner.slots.slot_bytes();
         assert!(memory.len() >= inner.slots.slots(), "one for each slot");
@@ -48,16 +48,16 @@ impl<'a, P> PageableLane<'a, P> {
         PageableLane { inner, memory }
     }
 
-    /// The program, with whatever it gathered.
+    /// The program, with its results.
     pub fn into_program(self) -> P {
         self.inner.into_program()
     }
 }
 
-/// Ordinary memory for slots, touched so that its first use is no part of a measurement.
+/// Ordinary memory for slots, touched so that its first use does not affect a measurement.
 ///
 /// # Errors
-/// If there is not as much.
+/// If there is not enough memory.
 pub fn pageable_slots(slots: &CudaSlots) -> Result<Vec<AlignedBuffer>, IoError> {
     let slot = |_| {
         let mut slot = AlignedBuffer::allocate(slots.slot_bytes())?;

@@ -22,7 +22,7 @@ pub struct CudaSlots {
     pub(super) pinned: PinnedSlots,
     pub(super) slot_bytes: usize,
     pub(super) times: DeviceTimes,
-    /// A moment on both clocks: what ties the device's events to the host's time.
+    /// One moment on both clocks, which ties the device's events to the host's time.
     pub(super) clock: Option<(Event, Instant)>,
     pub(super) registrar: Arc<CudaRegistrar>,
     pub(super) reader: OnceLock<Result<Arc<CuFileReader>, String>>,
@@ -45,13 +45,13 @@ pub(super) struct Slot {
     pub buffers: Vec<DeviceSlice>,
     /// Device address of the chunk's output.
     pub output_address: u64,
-    /// What the chunk appends.
+    /// The chunk's appended data.
     pub appended: Vec<DeviceSlice>,
     /// The chunk that was launched.
     pub chunk: usize,
-    /// What of the chunk goes back to the host.
+    /// The data of the chunk that is copied back.
     pub returning: Returning,
-    /// Time of the parts that went back, and of work besides the launch.
+    /// Time of the parts that were copied back, and of work after the launch.
     returned_ns: u64,
     worked_ns: u64,
     /// Copies of the chunk in the slot, until all of them are enqueued.
@@ -67,16 +67,16 @@ pub(super) struct Slot {
     pub returned: Event,
 }
 
-/// What of a launched chunk goes back to the host.
+/// The data of a launched chunk that is copied back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Returning {
     /// Nothing yet.
     Nothing,
-    /// Its output, by the race.
+    /// Its output, copied by the race.
     Output,
-    /// A part that the program wanted, or more of its work.
+    /// A part that the program fetched, or more of its work.
     Part(More),
-    /// All that the program wanted has come.
+    /// Everything that the program fetched has arrived.
     Done,
 }
 
@@ -103,7 +103,7 @@ impl Slot {
         })
     }
 
-    /// Adds up what the chunk took; all of its events have passed.
+    /// Adds up the chunk's times; all of its events have passed.
     pub fn take_times(&mut self, times: &mut DeviceTimes) -> Result<(), GpuError> {
         if self.is_copied {
             times.h2d_ns += nanoseconds(self.copy_begin.elapsed_ms(&self.copied)?);
@@ -118,7 +118,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Adds up what a copy back, or more work, took that is done.
+    /// Adds up the time of a finished copy back, or of more work.
     pub fn add_returned_ns(&mut self) -> Result<(), GpuError> {
         let took_ns = nanoseconds(self.return_begin.elapsed_ms(&self.returned)?);
         match self.returning {
@@ -128,8 +128,8 @@ impl Slot {
         Ok(())
     }
 
-    /// What is passed when all that was enqueued for the chunk is done: the copies back wait for
-    /// the execution.
+    /// The event that passes when all enqueued work of the chunk is done: copies back wait for the
+    /// execution.
     pub fn last_event(&self) -> &Event {
         match self.returning {
             Returning::Output | Returning::Part(_) => &self.returned,
@@ -137,7 +137,7 @@ impl Slot {
         }
     }
 
-    /// The chunk is gone.
+    /// The chunk has left.
     pub fn forget(&mut self) {
         self.copies.clear();
         self.is_copied = false;
@@ -153,19 +153,19 @@ fn nanoseconds(milliseconds: f32) -> u64 {
 impl CudaSlots {
     /// Slots of pinned host memory and device memory.
     ///
-    /// Keep the ring small (100 to 150 MB): the reader threads write it and the device reads it,
-    /// and while it stays in the processor's last-level cache neither waits for memory. On one
-    /// H200 with a link of 55.4 GB/s a warm file arrived at 52.7 GB/s through 6 slots of 24 MiB,
-    /// and at 29 GB/s through 12 of them.
+    /// Keep the ring small (100 to 150 MB): reader threads write it and the device reads it, and
+    /// while it stays in the processor's last-level cache neither waits for memory. On one H200
+    /// with a link of 55.4 GB/s a warm file arrived at 52.7 GB/s through 6 slots of 24 MiB, and at
+    /// 29 GB/s through 12 of them.
     ///
     /// Allocates `slots` slots (at least 1) of `slot_bytes` bytes (rounded up to
-    /// [`EXTENT_ALIGN_BYTES`]) of device memory from the pool, and returns while as much pinned
-    /// host memory is being prepared in the background: a race begins with the slots that are
+    /// [`EXTENT_ALIGN_BYTES`]) of device memory from the pool, and returns while the same amount of
+    /// pinned host memory is prepared in the background: a race begins with the slots that are
     /// ready.
     ///
     /// # Errors
-    /// Those of the allocations on the device; out of memory names the tier. What goes wrong with
-    /// pinned memory is an error of the race that needs it.
+    /// Those of the device allocations; out of memory names the tier. A failure of pinned memory is
+    /// an error of the race that needs it.
     pub fn new(
         pool: &Arc<DevicePool>,
         slots: usize,
@@ -204,7 +204,7 @@ impl CudaSlots {
         self.slot_bytes
     }
 
-    /// Waits until all slots are ready, so that a race that is measured does not pay for them.
+    /// Waits until all slots are ready, so that a measured race does not pay for them.
     ///
     /// # Errors
     /// Those of [`headrace_gpu::PinnedBuffer::new`].

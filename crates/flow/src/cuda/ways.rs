@@ -1,4 +1,4 @@
-//! The device's own ways past the slots' host memory: registered mappings and cuFile.
+//! The device's paths that bypass the slots' host memory: registered mappings and cuFile.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -29,8 +29,8 @@ impl CudaRegistrar {
 }
 
 impl HostRegistrar for CudaRegistrar {
-    /// Only ever for reading: to pin the pages of a file for writing counts as a write, which
-    /// would change the file's times, and with them its identity.
+    /// For reading only: pinning the pages of a file for writing counts as a write, which would
+    /// change the file's times and thus its identity.
     unsafe fn register(&self, start: NonNull<u8>, bytes: usize) -> Result<Registration, BoxError> {
         // SAFETY: the caller's promise. A file that is truncated meanwhile takes nothing from under
         // the device: it copies from the pages that were pinned, and nobody else reads the mapping.
@@ -131,8 +131,8 @@ impl DeviceReader for CuFileReader {
 }
 
 impl CudaSlots {
-    /// The reader by cuFile, opened when it is first wanted: that takes a while. Unless it is
-    /// forced, only where the kernel module is there that reads past host memory.
+    /// The cuFile reader, opened at its first use because that is slow. Unless forced, only if the
+    /// kernel module for reads past host memory is loaded.
     pub(super) fn cufile_reader(&self, forced: bool) -> Result<Arc<CuFileReader>, String> {
         if !forced && CuFile::nvidia_fs().is_none() {
             return Err("nvidia-fs is not loaded: cuFile would bounce through host memory too, \

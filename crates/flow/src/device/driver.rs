@@ -1,4 +1,4 @@
-//! What a lane's driver does next.
+//! The driver of a lane: what happens next.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::report::{Stopwatch, Tally};
 use crate::writers::Writers;
 use crate::{AccessPath, RaceError};
 
-/// How long to wait for news from the host before the device is asked again whether a slot is
-/// done, or ready.
+/// How long to wait for an event from the host before asking the device again whether a slot is
+/// done or ready.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// What wakes the driver.
@@ -42,7 +42,7 @@ pub(super) struct Driver<'a, L: ?Sized> {
     pub device_reads: Option<DeviceReads>,
     pub reader: Option<Arc<dyn DeviceReader>>,
     pub registrars: Option<Registrars>,
-    /// Answers that `device_reads` and `registrars` owe.
+    /// Answers that `device_reads` and `registrars` still owe.
     pub device_reading: usize,
     pub registering: usize,
     pub shared: &'a Shared<'a>,
@@ -64,7 +64,7 @@ pub(super) struct Driver<'a, L: ?Sized> {
     pub usable: usize,
     /// Slots with a chunk.
     pub in_use: usize,
-    /// While the device has nothing to do.
+    /// Set while the device is idle.
     pub idle: Stopwatch,
     pub tally: Tally,
     counted: Option<[(&'static str, u64); 4]>,
@@ -139,7 +139,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         })
     }
 
-    /// Until every chunk is done, or the race is stopped; then until nothing is under way.
+    /// Runs until every chunk is done or the race is stopped, then until nothing is in progress.
     pub fn run(mut self) -> Tally {
         if let Err(error) = self.stream() {
             self.shared.stop.fail(error);
@@ -206,13 +206,13 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         Ok(())
     }
 
-    /// Whether anything on the host will send an event.
+    /// Whether the host will send another event.
     fn awaits_events(&self) -> bool {
         self.engines.in_flight() + self.writers.in_flight() + self.device_reading + self.registering
             > 0
     }
 
-    /// Waits for whatever comes first, from the host or the device.
+    /// Waits for the first event from the host or the device.
     fn wait(&mut self) -> Result<(), RaceError> {
         let all_ready = self.usable == self.lane.slots();
         let returns = self.appending.as_ref().is_some_and(|a| a.returning().is_some());
@@ -248,8 +248,8 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         }
     }
 
-    /// The race ended early and well. What was launched has left its marks in the answer: it must
-    /// not have failed, and its output is wanted.
+    /// The race ended early without an error. Launched chunks are part of the answer: they must not
+    /// have failed, and their output is needed.
     fn finish_launched(&mut self) -> Result<(), RaceError> {
         loop {
             if let Some(working) = self.working.pop_front() {
@@ -273,7 +273,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         }
     }
 
-    /// Begins nothing more, and waits for what is under way on the host.
+    /// Begins nothing more and waits for work in progress on the host.
     fn drain(&mut self) {
         if !self.awaits_events() {
             return;
@@ -294,7 +294,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         }
     }
 
-    /// Takes note of an event whose bytes go nowhere any more.
+    /// Handles an event whose bytes are no longer needed.
     pub fn discard(&mut self, event: &Event) {
         match event {
             Event::Read(completion) => self.read_discarded(completion),
@@ -308,7 +308,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         }
     }
 
-    /// The name of a track: of this lane, if there are several.
+    /// The name of a track: with the lane, if there are several.
     pub fn track(&self, name: &str) -> String {
         if self.shared.lanes > 1 {
             format!("device {} {name}", self.number)
@@ -317,7 +317,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         }
     }
 
-    /// How the slots are occupied, if that has changed.
+    /// The occupation of the slots, if it has changed.
     fn trace_counts(&mut self) {
         let Some(trace) = &self.shared.race.options.trace else { return };
         let count = |slots: usize| slots as u64;
@@ -333,7 +333,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
         }
     }
 
-    /// How many bytes have come, by the way they took.
+    /// The bytes so far, by access path.
     pub fn trace_bytes(&self) {
         if let Some(trace) = &self.shared.race.options.trace {
             trace.count(&self.track("bytes"), &self.tally.report.bytes_by_path.named());

@@ -21,15 +21,16 @@ use crate::registered::{
 use crate::slots::SlotLayout;
 use crate::{AccessPath, BytesByPath, RaceError, ReadSpec};
 
-/// Where the bytes of a buffer come from, while they come.
+/// The source of a buffer's bytes while they arrive.
 enum Origin {
     /// The file.
     File,
-    /// The file, through memory of the cache: first a read into it, then a copy to the slot.
+    /// The file through cache memory: first a read into it, then a copy to the slot.
     Admitted(Reservation),
-    /// Memory: the path under which the bytes are counted, if they are not counted already.
+    /// Memory: the access path under which the bytes are counted, unless they are counted already.
     Memory(Option<MemoryPath>),
-    /// Registered pieces of the file's mapping, copied as they come; some may have been refused.
+    /// Registered pieces of the file's mapping, copied as they are registered; some may have been
+    /// refused.
     Pieces { left: usize, refused: bool },
     /// The device's own reader, straight into device memory.
     Device,
@@ -42,7 +43,7 @@ enum MemoryPath {
     Given,
 }
 
-/// A buffer on its way.
+/// A buffer in transit.
 struct Filling {
     origin: Origin,
     /// The slot's memory for the widened extent, and the wanted bytes in it.
@@ -60,10 +61,10 @@ pub(super) struct Reading {
     bytes: BytesByPath,
 }
 
-/// What is to be begun for a buffer.
+/// The work to begin for a buffer.
 enum Job {
     Read(ReadRequest),
-    /// As a read, from memory.
+    /// Like a read, from memory.
     Copy(ReadRequest),
     Pieces(usize, Arc<SharedMapping>),
     Device(usize),
@@ -234,7 +235,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         self.copy(slot, buffer)
     }
 
-    /// A read ended whose bytes go nowhere any more: what a file delivered counts all the same.
+    /// A read ended whose bytes are no longer needed; bytes from a file still count.
     pub(super) fn read_discarded(&mut self, completion: &Completion) {
         let (slot, buffer) = untag(completion.tag);
         let from_file = self.reading[slot].as_ref().and_then(|reading| {
@@ -248,7 +249,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         }
     }
 
-    /// A buffer is in its slot: its copy can begin, whatever the other buffers do.
+    /// A buffer is in its slot: its copy can begin, independently of the other buffers.
     fn copy(&mut self, slot: usize, buffer: usize) -> Result<(), RaceError> {
         let Some(reading) = self.reading[slot].as_ref() else { return Ok(()) };
         let Some(Filling { wanted, .. }) = &reading.buffers[buffer] else { return Ok(()) };
@@ -278,7 +279,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         if reading.buffers_left == 0 { self.launch(slot) } else { Ok(()) }
     }
 
-    /// The pieces of an extent that a mapping is registered in.
+    /// The pieces of an extent in which its mapping is registered.
     fn pieces_of(&self, read: &ReadSpec) -> impl Iterator<Item = u64> + use<L> {
         let piece_bytes = match &self.shared.registered {
             Ok((pool, _)) => pool.piece_bytes(),
@@ -287,7 +288,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         pieces(read.offset, read.bytes, piece_bytes)
     }
 
-    /// Copies from the pieces that are registered, and has the others registered.
+    /// Copies from the registered pieces and requests registration of the others.
     fn want_pieces(
         &mut self,
         slot: usize,
@@ -384,7 +385,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         self.piece_done(slot, buffer, true)
     }
 
-    /// One piece less to wait for. If any was refused, all of the extent is read into the slot.
+    /// One pending piece less. If any piece was refused, the whole extent is read into the slot.
     fn piece_done(
         &mut self,
         slot: usize,
@@ -463,7 +464,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         self.buffer_is_on_its_way(slot, buffer, |by_path| by_path.cufile += bytes)
     }
 
-    /// A read by the device ended whose bytes go nowhere any more.
+    /// A read by the device ended whose bytes are no longer needed.
     pub(super) fn device_read_discarded(&mut self, done: &DeviceReadDone) {
         self.device_reading -= 1;
         let (slot, buffer) = untag(done.tag);

@@ -1,4 +1,4 @@
-//! A chunk from its launch on: execution, the copy of its output, the write.
+//! A chunk from its launch on: execution, the copy back, the write.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::host::{tag, untag};
 use crate::lane::DeviceLane;
 use crate::{BytesByPath, OutputSpec, RaceError, Verdict};
 
-/// A chunk that the device works on.
+/// A chunk that the device processes.
 pub(super) struct Working {
     pub slot: usize,
     pub chunk: usize,
     launched: Instant,
     bytes: BytesByPath,
     output: Option<OutputSpec>,
-    /// What it appends, and where that lies in the slot's output window.
+    /// Its appended data, and their location in the slot's output window.
     appended: Vec<(Placed, usize)>,
 }
 
@@ -33,16 +33,16 @@ pub(super) struct Writing {
     started: Instant,
     bytes: BytesByPath,
     outputs: Vec<OutputSpec>,
-    /// Those that are under way.
+    /// Those in progress.
     left: usize,
 }
 
-/// What chunks append.
+/// Data that chunks append.
 pub(super) struct Appending {
     /// Chunks whose work is done, with the sinks and bytes of their pieces.
     chunks: InOrder<(Working, Vec<(usize, usize)>)>,
     ends: Ends,
-    /// Chunks whose pieces are on their way to the host, in their order.
+    /// Chunks whose pieces are being copied to the host, in order.
     returning: VecDeque<Working>,
     /// For the last block of a sink.
     tail: AlignedBuffer,
@@ -113,7 +113,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         Ok(())
     }
 
-    /// Goes on with all chunks that the device is done with.
+    /// Continues all chunks that the device has finished.
     pub(super) fn retire_done(&mut self) -> Result<(), RaceError> {
         for _ in 0..self.working.len() {
             let Some(working) = self.working.pop_front() else {
@@ -140,7 +140,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         Ok(())
     }
 
-    /// The device has worked on a chunk.
+    /// The device has processed a chunk.
     pub(super) fn executed(&mut self, working: Working) -> Result<(), RaceError> {
         self.idle.set(self.working.is_empty());
         let Some(appending) = &mut self.appending else { return self.retire(working) };
@@ -157,7 +157,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         Ok(())
     }
 
-    /// Begins to copy what a chunk appends to its slot's output window, each piece in blocks of its own.
+    /// Begins to copy a chunk's appended data to its slot's output window, each piece in its own blocks.
     fn bring_back(
         &mut self,
         mut working: Working,
@@ -193,7 +193,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         Ok(())
     }
 
-    /// What the first of the returning chunks appends has arrived.
+    /// The appended data of the first returning chunk have arrived.
     pub(super) fn returned(&mut self) -> Result<(), RaceError> {
         let returning = self.appending.as_mut().map(|appending| &mut appending.returning);
         match returning.and_then(VecDeque::pop_front) {
@@ -232,7 +232,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         self.write(slot, chunk, &outputs, bytes)
     }
 
-    /// Begins to write what lies at places in a slot's output window.
+    /// Begins to write from places in a slot's output window.
     pub(super) fn write(
         &mut self,
         slot: usize,
@@ -285,15 +285,16 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         Ok(())
     }
 
-    /// The race has ended early, and nothing is under way any more: what chunks append behind one that was not
-    /// worked on counts for nothing.
+    /// The race has ended early, and nothing is in progress: appended data behind an unprocessed chunk are
+    /// discarded.
     pub(super) fn drop_appended(&mut self) -> Result<(), RaceError> {
         let Some(Appending { chunks, .. }) = &mut self.appending else { return Ok(()) };
         chunks.end_before(chunks.oldest());
         chunks.take_rest().into_iter().try_for_each(|(working, _)| self.retire(working))
     }
 
-    /// All chunks are done: writes what is carried, a block a sink, and says where the sinks end.
+    /// All chunks are done: writes the carried bytes, one block per sink, and fixes the ends of the
+    /// sinks.
     pub(super) fn finish_appending(&mut self) -> Result<(), RaceError> {
         for sink in 0..self.shared.race.sinks.len() {
             let Some(Appending { ends, chunks, tail, .. }) = &mut self.appending else {
@@ -327,8 +328,8 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
         self.trace_bytes();
     }
 
-    /// One span on the track of each queue of the device, if the lane knows; otherwise one on
-    /// the slot's.
+    /// One span on the track of each device queue, if the lane knows them; otherwise one on the
+    /// slot's.
     fn trace_device(&mut self, working: &Working) {
         let Some(trace) = &self.shared.race.options.trace else { return };
         let Working { slot, chunk, launched, bytes, output, appended } = working;

@@ -1,5 +1,5 @@
-//! The race on devices: one thread a device drives reads, copies, launches and writes; nothing in
-//! it waits for a copy or a kernel while there is anything else to do.
+//! The race on devices: one thread per device drives reads, copies, launches and writes, and never
+//! waits for a copy or a kernel while there is other work.
 //!
 //! ```text
 //!           fill.rs                        finish.rs
@@ -31,25 +31,25 @@ use crate::{
 };
 use driver::{Driver, Event};
 
-/// Mappings that several lanes share, where no race before or after this one does.
+/// Mappings that several lanes share, if they are not kept between races.
 const MAPPINGS_MAX: usize = 1024;
 
-/// Registered pieces that a slot's copies come from.
+/// The registered pieces that a slot's copies read.
 type Pins = Vec<Arc<Kept<RegisteredPiece>>>;
 
-/// What the lanes of a race share.
+/// The shared state of a race's lanes.
 struct Shared<'a> {
     race: &'a Race,
     lanes: usize,
     start: Instant,
     stop: Stop,
     schedule: Schedule<'a>,
-    /// Tells the lanes that the feed has something, after it had nothing.
+    /// Wakes the lanes when an empty feed has a chunk again.
     bell: Arc<Bell<Event>>,
     /// The race's number in the host cache.
     cache_race: u64,
     mappings: Option<Arc<MappingPool>>,
-    /// Registered mappings, and the race's number with them; the reason if there are to be none.
+    /// Registered mappings, and the race's number with them; the reason if there are none.
     registered: Result<(Arc<RegisteredPool>, u64), String>,
 }
 
@@ -85,15 +85,14 @@ impl<'a> Shared<'a> {
         })
     }
 
-    /// When the race began, and its error. What was kept for this race alone is let go here:
-    /// unpinning takes its time, which is part of the race's.
+    /// The start of the race, and its error. Mappings kept for this race alone are released here:
+    /// unpinning takes time, which belongs to the race.
     fn end(self) -> (Instant, Option<RaceError>) {
         (self.start, self.stop.take_error())
     }
 }
 
-/// The pool of registered mappings: the one that was given; one for this race, if the way is
-/// forced.
+/// The pool of registered mappings: the given one, or one for this race if the path is forced.
 fn registered_pool(race: &Race, slots: usize) -> Result<Arc<RegisteredPool>, String> {
     if let Some(pool) = &race.options.registered {
         return Ok(pool.clone());
@@ -245,7 +244,7 @@ fn check_windows<L: DeviceLane + ?Sized>(lane: &L, slot: usize) -> Result<(), Ra
     Ok(())
 }
 
-/// Where the buffers of a chunk lie in device memory, and how much of it they need.
+/// The places of a chunk's buffers in device memory, and the memory that they need.
 fn device_ranges(reads: &[ReadSpec]) -> (Vec<DeviceRange>, usize) {
     let mut end = 0usize;
     let ranges = reads

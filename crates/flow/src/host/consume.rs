@@ -1,4 +1,4 @@
-//! What a consumer's thread does.
+//! The thread of a consumer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The consumers' threads: as many work as may.
+//! The consumers' threads: as many run as are allowed.
 
 use std::slice::IterMut;
 use std::thread::{Builder, Scope};
@@ -8,14 +8,14 @@ use headrace_io::IoError;
 use super::{Shared, consume};
 use crate::{HostProducer, RaceError};
 
-/// Starts consumers when they first may work, and has the others wait.
+/// Starts consumers when they are first allowed to work, and makes the others wait.
 pub(super) struct Crew<'scope, 'env, C> {
     scope: &'scope Scope<'scope, 'env>,
     shared: &'scope Shared<'scope>,
     /// Those that were not started.
     idle: IterMut<'scope, C>,
     consumers: usize,
-    /// Those that may work, and the fewest and the most that might.
+    /// Those allowed to work now, and the minimum and maximum so far.
     admitted: usize,
     counts: (usize, usize),
 }
@@ -31,7 +31,7 @@ impl<'scope, 'env, C: HostProducer + 'scope> Crew<'scope, 'env, C> {
         Crew { scope, shared, consumers: all, idle: consumers.iter_mut(), admitted: 0, counts }
     }
 
-    /// Lets as many work as may now.
+    /// Allows as many as the limit says now.
     pub fn call(&mut self) -> Result<(), RaceError> {
         let limit = &self.shared.race.options.limit;
         let wanted = limit.as_ref().map_or(self.consumers, |limit| limit.consumers());
@@ -59,7 +59,7 @@ impl<'scope, 'env, C: HostProducer + 'scope> Crew<'scope, 'env, C> {
         started.map(drop).map_err(failed)
     }
 
-    /// The fewest and the most that might work at a time.
+    /// The minimum and maximum allowed at a time.
     pub fn counts(&self) -> (usize, usize) {
         self.counts
     }

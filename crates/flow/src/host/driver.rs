@@ -1,4 +1,4 @@
-//! The driver: chooses ways, begins reads, hands chunks out, writes what consumers put out.
+//! The driver: chooses access paths, begins reads, hands out chunks, writes consumers' output.
 
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
@@ -25,18 +25,18 @@ struct Reading {
     started: Instant,
     reads_left: usize,
     places: Vec<Place>,
-    /// Memory of the cache that is being filled, by buffer.
+    /// Cache memory that is being filled, by buffer.
     reservations: Vec<Option<Reservation>>,
     bytes: BytesByPath,
 }
 
-/// A chunk with the way of each buffer, which waits for a slot.
+/// A chunk with the access path of each buffer, which waits for a slot.
 struct Cold {
     chunk: Chunk,
     ways: Vec<Way>,
 }
 
-/// The driver: chooses ways, begins reads, hands chunks out.
+/// The driver: chooses access paths, begins reads, hands out chunks.
 pub(super) struct Driver<'a> {
     // First, so that it is dropped first: the engines end before the memory they write to, which
     // is in `reading` (the cache's) and in the ring (which the caller holds).
@@ -46,18 +46,18 @@ pub(super) struct Driver<'a> {
     shared: &'a Shared<'a>,
     ring: &'a SlotRing,
     inbox: Receiver<Event>,
-    /// Has as many consumers work as may.
+    /// Lets as many consumers work as are allowed.
     call: &'a mut dyn FnMut() -> Result<(), RaceError>,
     chooser: Chooser<'a>,
     chunks: Chunks,
-    /// Told when chunks come that there were not yet.
+    /// Woken when new chunks arrive.
     waker: Waker,
     cold: VecDeque<Cold>,
     /// By slot.
     reading: Vec<Option<Reading>>,
     free: Vec<usize>,
     patient: usize,
-    /// Chunks that consumers have, or will have.
+    /// Chunks that consumers have, or will get.
     handed_out: usize,
     /// By window of the output ring.
     writing: Vec<Option<Writing>>,
@@ -71,7 +71,7 @@ struct Writing {
     started: Instant,
 }
 
-/// A window whose bytes behind the headroom are to be appended.
+/// A window whose bytes after the headroom are to be appended.
 struct Piece {
     chunk: usize,
     window: usize,
@@ -79,8 +79,8 @@ struct Piece {
     bytes: usize,
 }
 
-/// What chunks append, and chunks that wait for their turn: where all are begun in their order, the one that
-/// the others' output waits for is never without a consumer.
+/// Appended data, and chunks that wait for their turn: since all are begun in order, the chunk that the
+/// others' output waits for always has a consumer.
 struct Appending {
     pieces: InOrder<Piece>,
     ends: Ends,
@@ -133,8 +133,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Until every chunk is handed out and all output is written, or the race is stopped; then
-    /// until nothing is under way.
+    /// Runs until every chunk is handed out and all output is written, or the race is stopped; then
+    /// until nothing is in progress.
     pub fn run(mut self) -> Tally {
         while !self.shared.stop.is_stopped() {
             if let Err(error) = self.advance() {
@@ -163,12 +163,12 @@ impl<'a> Driver<'a> {
         tally
     }
 
-    /// Whether consumers may still put something out, or it is being written.
+    /// Whether consumers may still produce output, or output is being written.
     fn expects_output(&self) -> bool {
         self.shared.outputs.is_some() && (self.handed_out > 0 || self.writers.in_flight() > 0)
     }
 
-    /// Does all that can be done without waiting.
+    /// Does everything that needs no waiting.
     fn advance(&mut self) -> Result<(), RaceError> {
         (self.call)()?;
         self.begin_cold()?;
@@ -208,7 +208,8 @@ impl<'a> Driver<'a> {
         self.hand_out(Ready { chunk, slot: None, places, bytes });
     }
 
-    /// Gives a chunk to the consumers, or, where they take chunks in order, all whose turn it is now.
+    /// Gives a chunk to the consumers, or, if they take chunks in order, all chunks whose turn has
+    /// come.
     fn hand_out(&mut self, ready: Ready) {
         let queue = &self.shared.queue;
         let Some(Appending { turns, .. }) = &mut self.appending else {
@@ -301,7 +302,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Waits for news, then takes all that there is.
+    /// Waits for an event, then handles all pending ones.
     fn wait(&mut self) {
         let mut event = self.inbox.recv_timeout(LOOK_INTERVAL).ok();
         while let Some(news) = event {
@@ -397,7 +398,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Writes all pieces whose places are known.
+    /// Writes all pieces with known positions.
     fn append(&mut self) {
         let (Some(ring), shared) = (&self.shared.outputs, self.shared) else { return };
         while let Some(Appending { pieces, ends, .. }) = &mut self.appending
@@ -426,7 +427,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// All chunks are done: writes what was carried, and says where the sinks end.
+    /// All chunks are done: writes the carried bytes and fixes the ends of the sinks.
     fn finish_appending(&mut self) {
         let (Some(ring), shared) = (&self.shared.outputs, self.shared) else { return };
         if self.appending.is_none() {
@@ -495,8 +496,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// No more reads; waits for those under way. Output is written to its end if the race ended
-    /// well, and otherwise no more of it is begun.
+    /// Begins no more reads and waits for those in progress. If the race ended well its output is
+    /// written completely; otherwise no more writes begin.
     fn drain(&mut self) {
         if self.engines.in_flight() > 0 {
             self.engines.cancel_queued();
@@ -516,13 +517,13 @@ impl<'a> Driver<'a> {
 /// The bytes of a window.
 ///
 /// # Safety
-/// They are initialised and live that long, and nobody else touches them.
+/// They are initialised, live long enough, and are not touched by others.
 unsafe fn as_slice<'w>(window: Window) -> &'w mut [u8] {
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts_mut(window.as_ptr(), window.bytes()) }
 }
 
-/// The place of a buffer that needs no reading; `None` if it does.
+/// The location of a buffer that needs no reading; `None` if it does.
 fn in_place(way: Way, read: &ReadSpec, bytes: &mut BytesByPath) -> Option<Place> {
     Some(match way {
         Way::Nothing => Place::Nothing,

@@ -23,25 +23,24 @@ use crate::{BytesByPath, HostProducer, OutputSpec, Race, RaceError, RaceReport};
 use crew::Crew;
 use driver::Driver;
 
-/// Chunks that lie in memory and wait, or are worked on, for each consumer: enough that none waits
-/// for the driver, and few enough that their bookkeeping is small, and so is what a producer of
-/// batches is ahead of them.
+/// Chunks in memory that wait or are being processed, per consumer: enough that none waits for the
+/// driver, and few enough to bound their bookkeeping and a producer's lead.
 const PATIENT_PER_CONSUMER: usize = 8;
 
 /// What wakes the driver.
 pub(crate) enum Event {
     Read(Completion),
-    /// A chunk was consumed or discarded, and puts nothing more out; its slot, if it had one, is free.
+    /// A chunk was consumed or discarded and has no more output; its slot, if any, is free.
     Consumed {
         chunk: usize,
         slot: Option<usize>,
-        /// Whether anybody worked on it.
+        /// Whether a consumer processed it.
         is_done: bool,
     },
-    /// A consumer has filled a window for output.
+    /// A consumer has filled an output window.
     Filled(FilledWindow),
     Written(Completion),
-    /// The feed has something, after it had nothing.
+    /// An empty feed has a chunk again.
     Fed,
 }
 
@@ -53,17 +52,17 @@ pub(crate) struct FilledWindow {
     pub bytes: usize,
 }
 
-/// Where output goes.
+/// The destination of output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
     At(OutputSpec),
-    /// Behind what the sink has by then.
+    /// After the sink's current end.
     End {
         sink: usize,
     },
 }
 
-/// Where a buffer of a chunk lies.
+/// The location of a chunk's buffer.
 enum Place {
     Nothing,
     Memory(Arc<dyn ReadAt>),
@@ -78,18 +77,18 @@ struct Ready {
     chunk: Chunk,
     slot: Option<usize>,
     places: Vec<Place>,
-    /// By path, once it is consumed.
+    /// By access path, once it is consumed.
     bytes: BytesByPath,
 }
 
-/// What driver and consumers share.
+/// The shared state of driver and consumers.
 pub(crate) struct Shared<'a> {
     pub race: &'a Race,
     start: Instant,
     pub stop: Stop,
     queue: WorkQueue<Ready>,
     pub events: Sender<Event>,
-    /// Memory for output, if the race has sinks.
+    /// Output memory, if the race has sinks.
     pub outputs: Option<OutputRing>,
     patient_max: usize,
     meter: Meter,
@@ -181,8 +180,8 @@ pub(crate) fn untag(tag: u64) -> (usize, usize) {
 }
 
 impl BytesByPath {
-    /// A read of `wanted` bytes, by what its parts really took. Widening is not wanted bytes: it
-    /// is all on the side of O_DIRECT.
+    /// A read of `wanted` bytes, split by the access paths that its parts really took. Widened
+    /// bytes are not wanted bytes: they are all on the O_DIRECT side.
     pub(crate) fn add_read(&mut self, file: &dyn ReadAt, wanted: u64, done: &Transferred) {
         if file.source().is_remote() {
             self.remote += wanted;

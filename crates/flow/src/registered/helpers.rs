@@ -10,7 +10,7 @@ use headrace_io::{IoError, Kept, block_signals};
 use super::{Refusal, RegisteredPiece, RegisteredPool, SharedMapping};
 use crate::HostRegistrar;
 
-/// A piece that was wanted.
+/// A requested piece.
 #[derive(Debug)]
 pub(crate) struct Registered {
     pub tag: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Registered {
     pub result: Result<Arc<Kept<RegisteredPiece>>, Refusal>,
 }
 
-/// Registers pieces, and says so through a callback. Dropped, it leaves nothing half done.
+/// Registers pieces and reports by a callback. Dropped, it leaves nothing half done.
 pub(crate) struct Registrars {
     /// `None` only while it is being dropped.
     queue: Option<Sender<Task>>,
@@ -71,14 +71,14 @@ impl Registrars {
         Ok(helpers)
     }
 
-    /// Wants a piece: exactly one answer comes for it.
+    /// Requests a piece, with exactly one answer.
     pub fn want(&self, mapping: Arc<SharedMapping>, piece: u64, tag: u64) {
         let queue = self.queue.as_ref().expect("the queue lives until the drop");
         // The threads listen until the queue is closed, and do not panic.
         let _ = queue.send(Task { mapping, piece, tag });
     }
 
-    /// Lets everything that was not begun be answered as cancelled.
+    /// Answers everything that was not begun as cancelled.
     pub fn cancel_queued(&self) {
         self.cancelled.store(true, Ordering::Release);
     }

@@ -10,14 +10,14 @@ use headrace_io::{IoError, ReadAt, ReadMode, Window};
 
 /// A shared read-only mapping of a whole file.
 ///
-/// Shared, because pinning pages of a *private* mapping for long makes the kernel copy each one
-/// first (Linux 6.2 and later: the pin must not lose sight of the page when somebody writes).
+/// Shared, because long-term pinning of pages of a *private* mapping makes the kernel copy each one
+/// first (Linux 6.2 and later: the pin must stay valid when the page is written).
 ///
-/// No load of ours ever touches it: a page that has gone would raise SIGBUS. Pinning such a page
-/// is refused by the kernel instead, and a page that was pinned stays until it is let go, even if
-/// the file is truncated meanwhile. A device's copy therefore never faults; it may bring bytes
-/// that the file does not have any more, or zeros from the part of a page that was cut off, which
-/// the check of the file's identity after the race turns into an error.
+/// No load of ours ever touches it: a missing page would raise SIGBUS. The kernel refuses to pin
+/// such a page, and a pinned page stays until it is released, even if the file is truncated
+/// meanwhile. So a device's copy never faults. It may deliver bytes that the file no longer has, or
+/// zeros from a truncated page; the check of the file's identity after the race turns that into an
+/// error.
 #[derive(Debug)]
 pub(crate) struct SharedMapping {
     file: Arc<dyn ReadAt>,
@@ -35,7 +35,7 @@ unsafe impl Send for SharedMapping {}
 unsafe impl Sync for SharedMapping {}
 
 impl SharedMapping {
-    /// Maps a file that is not empty, to be registered in pieces of so many bytes, whole pages.
+    /// Maps a non-empty file, to be registered in pieces of this many bytes, whole pages.
     pub fn map(file: &Arc<dyn ReadAt>, piece_bytes: usize) -> Result<SharedMapping, IoError> {
         let failed = |cause| IoError::Open {
             path: file.path().to_path_buf(),
@@ -73,8 +73,8 @@ impl SharedMapping {
         (unsafe { self.start.add(at) }, bytes)
     }
 
-    /// Maps the pages of a piece at once: pinning would fault them in one by one. Only a hint:
-    /// what cannot be mapped is refused when it is pinned.
+    /// Maps the pages of a piece at once: pinning would fault them in one by one. Only a hint: what
+    /// cannot be mapped is refused when it is pinned.
     pub fn populate(&self, piece: u64) {
         let (start, bytes) = self.piece(piece);
         // SAFETY: the range is our mapping's; the advice changes no contents, and a page that has
@@ -82,9 +82,9 @@ impl SharedMapping {
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_READ) };
     }
 
-    /// Where the bytes of an extent lie: an address, because there is nothing to borrow. The file
-    /// is open to other processes, which may write or cut it off while a device copies; and a load
-    /// of the processor may raise SIGBUS, while the device reads pages that were pinned.
+    /// The address of an extent's bytes. Not a slice, because other processes may write or truncate
+    /// the file while a device copies; and a load of the processor may raise SIGBUS, while the
+    /// device reads pinned pages.
     pub fn window(&self, range: Range<u64>) -> Window {
         assert!(range.start <= range.end && range.end <= self.mapped_bytes as u64);
         let start = self.start.as_ptr().wrapping_add(range.start as usize);

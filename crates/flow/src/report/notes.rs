@@ -1,12 +1,12 @@
-//! What a race notes while it runs: how long something was the case, and why.
+//! Notes of a running race: how long a condition held, and why.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Reasons kept per race; more would say the same of other files.
+/// Maximum of reasons per race; more would repeat themselves for other files.
 const REASONS_MAX: usize = 64;
 
-/// Time during which something is the case.
+/// Time during which a condition holds.
 #[derive(Debug, Default)]
 pub(crate) struct Stopwatch {
     since: Option<Instant>,

@@ -1,5 +1,5 @@
-//! A bounded recorder of what happened when, written in the Chrome trace event format, which
-//! Perfetto and `chrome://tracing` show.
+//! A bounded recorder of events, written in the Chrome trace event format for Perfetto and
+//! `chrome://tracing`.
 
 mod merge;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The number of a trace's one process.
 const PROCESS: u64 = 1;
 
-/// A stretch of work on a track.
+/// A span of work on a track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
     /// Track, such as "read slot 3" or "execute 0". Spans of one track should not overlap.
@@ -33,18 +33,18 @@ pub struct Span {
     pub bytes: u64,
 }
 
-/// How many of something there were from a moment on: a step of a curve.
+/// Counts from a moment on: a step of a curve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Count {
     /// The curve, such as "slots of device 0".
     pub counter: String,
     /// The moment, nanoseconds since the trace was made.
     pub at_ns: u64,
-    /// What there was of each kind ("reading", 3).
+    /// The count of each kind ("reading", 3).
     pub values: Vec<(&'static str, u64)>,
 }
 
-/// A recorder that races write to; clones share it. Not recording costs one branch a chunk.
+/// A recorder that races write to; clones share it. When disabled it costs one branch per chunk.
 #[derive(Debug, Clone)]
 pub struct Trace {
     inner: Arc<Inner>,
@@ -54,7 +54,7 @@ pub struct Trace {
 struct Inner {
     process: String,
     start: Instant,
-    /// Wall-clock time of `start`, so that traces of several processes lie on one time axis.
+    /// Wall-clock time of `start`, so that traces of several processes share one time axis.
     start_unix_us: f64,
     spans_max: usize,
     recorded: Mutex<Recorded>,
@@ -95,7 +95,7 @@ impl Trace {
         self.record_between(track, name, (start, Instant::now()), chunk, slot, bytes);
     }
 
-    /// Records a span whose begin and end are known.
+    /// Records a span with known begin and end.
     pub fn record_between(
         &self,
         track: String,
@@ -122,8 +122,7 @@ impl Trace {
         }
     }
 
-    /// Records how many of something there are from now on. What has not changed since the
-    /// counter's last record should not be recorded again.
+    /// Records counts from now on. Do not record unchanged counts again.
     pub fn count(&self, counter: &str, values: &[(&'static str, u64)]) {
         let count = Count {
             counter: counter.to_string(),
@@ -138,17 +137,17 @@ impl Trace {
         }
     }
 
-    /// The counts recorded so far.
+    /// The counts so far.
     pub fn counts(&self) -> Vec<Count> {
         self.inner.recorded.lock().counts.clone()
     }
 
-    /// What was recorded so far.
+    /// The spans so far.
     pub fn spans(&self) -> Vec<Span> {
         self.inner.recorded.lock().spans.clone()
     }
 
-    /// Spans and counts that did not fit.
+    /// Spans and counts that were dropped for lack of room.
     pub fn dropped(&self) -> u64 {
         self.inner.recorded.lock().dropped
     }
@@ -161,9 +160,8 @@ impl Trace {
         merge::write_document(self.events(), self.dropped(), &mut out)
     }
 
-    /// Writes the trace files of several processes into one trace. Times are wall-clock times,
-    /// so that what happened at once lies one below the other; each process of each file stays
-    /// a process of its own.
+    /// Merges the trace files of several processes. Times are wall-clock times, so concurrent work
+    /// lines up; each process of each file stays a process of its own.
     ///
     /// # Errors
     /// Those of reading and writing; `InvalidData`, with the file, for what is not a trace.

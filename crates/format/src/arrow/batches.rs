@@ -1,41 +1,41 @@
-//! The metadata of a file's record batches, side by side: a few arrays for all of them, because
-//! a table may have millions.
+//! The metadata of a file's record batches as a few arrays, because a table may have millions of
+//! batches.
 
 use headrace_ir::Extent;
 
 use super::fields::Footprint;
 use super::message::{BatchMessage, Compression, Node};
 
-/// NULLs that nobody counted.
+/// Marks an unknown NULL count.
 const NOT_KNOWN: u64 = u64::MAX;
 
-/// Record batches of one file, which all have as many fields and variadic counts. Per batch and
-/// column of fixed width these are 40 bytes, of text 56.
+/// Record batches of one file, which all have the same number of fields and variadic counts. Per
+/// batch and column this takes 40 bytes for fixed width, 56 for text.
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
     entries: Footprint,
     rows: Vec<u64>,
     /// By batch, then field entry.
     nulls: Vec<u64>,
-    /// Rows by batch, then field entry; empty as long as each has its batch's rows.
+    /// Rows by batch, then field entry; empty as long as each entry has its batch's rows.
     node_rows: Vec<u64>,
     /// By batch, then buffer.
     buffers: Vec<Extent>,
-    /// Where the buffers of each batch begin, of those that have variadic ones.
+    /// Start of the buffers of each batch that has variadic ones.
     first_buffers: Vec<usize>,
     /// By batch, then column with variadic buffers.
     variadics: Vec<u32>,
-    /// Empty as long as none is compressed.
+    /// Empty as long as no batch is compressed.
     compression: Vec<Option<Compression>>,
 }
 
 impl Batches {
-    /// None yet; `entries` are those of each batch, variadic buffers aside.
+    /// Empty; `entries` are those of each batch, without variadic buffers.
     pub fn new(entries: Footprint) -> Self {
         Self { entries, ..Self::default() }
     }
 
-    /// One more, which must have these entries.
+    /// Adds one, which must have these entries.
     pub fn push(&mut self, message: &BatchMessage) {
         let rows = message.rows;
         if !self.node_rows.is_empty() || message.nodes.iter().any(|node| node.rows != rows) {
@@ -55,7 +55,7 @@ impl Batches {
         self.variadics.extend(&message.variadics);
     }
 
-    /// All of `parts`, in their order, in no more memory than they take.
+    /// Concatenates all of `parts` in order, without spare memory.
     pub fn joined(entries: Footprint, parts: Vec<Batches>) -> Self {
         let mut all = Self::new(entries);
         all.rows.reserve_exact(parts.iter().map(Batches::len).sum());
@@ -83,7 +83,7 @@ impl Batches {
         self.variadics.extend(part.variadics);
     }
 
-    /// `node_rows`, whether they are those of their batches or not.
+    /// `node_rows`, also where they are implied by the batches.
     fn all_node_rows(&mut self) -> Vec<u64> {
         if self.node_rows.is_empty() {
             let each = |rows: &u64| std::iter::repeat_n(*rows, self.entries.nodes);
@@ -130,7 +130,7 @@ impl Batches {
         self.buffers.get(range).unwrap_or_default()
     }
 
-    /// How many buffers each column with variadic ones has.
+    /// The number of buffers of each variadic column.
     pub fn variadics(&self, batch: usize) -> &[u32] {
         let count = self.entries.variadics;
         self.variadics.get(batch * count..(batch + 1) * count).unwrap_or_default()
@@ -141,7 +141,7 @@ impl Batches {
         self.compression.iter().enumerate().find_map(|(batch, codec)| Some((batch, (*codec)?)))
     }
 
-    /// A batch's metadata as its message had them.
+    /// A batch's metadata as in its message.
     pub fn message(&self, batch: usize) -> BatchMessage {
         let rows = self.rows(batch);
         let node = |node: usize| {

@@ -1,4 +1,4 @@
-//! What is known of a feed's chunks before any is made.
+//! Bounds of a feed's chunks before the first is made.
 
 use std::ops::Deref;
 
@@ -10,12 +10,12 @@ use super::file::encoding;
 use super::table::ArrowTable;
 use crate::feed::FeedBounds;
 
-/// How much a column has of a part.
+/// A column's share of a part.
 struct ColumnSize {
     encoding: Encoding,
     /// Values, codes or offsets, and validity.
     row_bits: u64,
-    /// Texts of one record batch, at most.
+    /// Maximum texts of one record batch.
     text_bytes: u64,
     extents: u64,
 }
@@ -45,7 +45,7 @@ impl ColumnSize {
 }
 
 impl<T: Deref<Target = ArrowTable>> Parts<T> {
-    /// Upper bounds from what is known of the table as a whole.
+    /// Upper bounds from the facts about the whole table.
     pub(super) fn bounds(&self) -> FeedBounds {
         let (table, options) = (&*self.table, self.options);
         let columns = self.column_sizes();
@@ -90,14 +90,14 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         self.columns.iter().filter_map(|&column| ColumnSize::of(&self.table, column)).collect()
     }
 
-    /// Bytes of a part at most, as far as rows alone decide, and texts aside.
+    /// Maximum bytes of a part as determined by rows alone, without texts.
     pub(super) fn largest_part_bytes(&self) -> u64 {
         let rows = self.options.segment_rows_max().min(self.table.batch_rows_max());
         rows_bytes(&self.column_sizes(), rows)
     }
 }
 
-/// Offsets have one more, and bits end in the middle of a byte.
+/// Offsets have one more entry, and bits may end in the middle of a byte.
 fn rows_bytes(columns: &[ColumnSize], rows: u64) -> u64 {
     columns.iter().map(|c| (rows + 1) * c.row_bits / 8 + 2).sum()
 }

@@ -1,4 +1,7 @@
 //! Chunks of a table: which byte ranges hold the needed rows and columns.
+//!
+//! Only rows decide where a batch is split, never the columns that a query needs. So a column has the same pieces
+//! in every query and is found again in the host cache and in device memory.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -16,57 +19,56 @@ use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds, FirstBy};
 /// Rows of a segment fit 31 bits.
 const SEGMENT_ROWS_MAX: u64 = (i32::MAX as u64) / ROW_ALIGNMENT * ROW_ALIGNMENT;
 
-/// A condition that every needed row meets: the column is not NULL and lies within the bounds
-/// given. Several conditions hold together.
+/// A condition that every needed row satisfies: the column is not NULL and lies within the bounds.
+/// Several conditions hold together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnBound {
-    /// Column of the table, of an integer-like type; of another type, the condition prunes
+    /// Column of the table with an integer-like type; for another type the condition prunes
     /// nothing.
     pub column: usize,
-    /// No needed value is smaller (days, ticks, unscaled decimal).
+    /// Lower bound of the needed values (days, ticks, unscaled decimal).
     pub min: Option<i64>,
-    /// No needed value is larger.
+    /// Upper bound of the needed values.
     pub max: Option<i64>,
 }
 
-/// How large chunks may be.
+/// Limits of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkOptions {
-    /// A record batch of more rows is split into parts of about equal size, whatever columns are
-    /// asked for: what was read of a column for one query is found again by another.
+    /// A record batch with more rows is split into parts of about equal size, independently of the
+    /// requested columns, so that cached columns of one query are found by another.
     pub part_rows_max: u64,
-    /// Rows of a chunk at most; more than this split a batch too.
+    /// Maximum rows of a chunk; a larger batch is split too.
     pub chunk_rows_max: u64,
-    /// Bytes of a chunk's extents at most. A part that is larger is halved until it fits, and
-    /// then other columns may have other parts. A chunk of one segment may be larger where it
-    /// cannot be split: [`ROW_ALIGNMENT`] rows that are wider, or text (see [`ChunkFeed`]).
+    /// Maximum bytes of a chunk's extents. A larger part is halved until it fits, so other columns
+    /// may then have other parts. A chunk of one segment may be larger if it cannot be split:
+    /// [`ROW_ALIGNMENT`] wide rows, or text (see [`ChunkFeed`]).
     pub chunk_bytes_max: u64,
-    /// A chunk that has so many bytes gets no further segment.
+    /// A chunk with this many bytes gets no further segment.
     pub chunk_bytes_wanted: u64,
-    /// Segments of a chunk at most.
+    /// Maximum segments of a chunk.
     pub chunk_segments_max: usize,
-    /// What each extent takes besides its bytes of whatever holds a chunk: counted where a further
-    /// segment would make a chunk too large, and where it makes it [`CHUNK_EXTRA_SHARE`] times what
-    /// is wanted.
+    /// Overhead of each extent in the holder of a chunk: counted if a further segment would make a
+    /// chunk too large, or make it [`CHUNK_EXTRA_SHARE`] times the wanted bytes.
     pub extent_extra_bytes: u64,
 }
 
-/// A chunk of many small extents has at most so many times the bytes that are wanted, what extents
-/// take besides their bytes included.
+/// A chunk of many small extents takes at most this multiple of the wanted bytes, including the
+/// overhead of extents.
 pub const CHUNK_EXTRA_SHARE: u64 = 8;
 
-/// A chunk that segments are put into until it is full.
+/// A chunk that is being filled with segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Filling {
     pub(crate) segments: usize,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
-    /// With what the extents take besides.
+    /// Including the overhead of extents.
     room_bytes: u64,
 }
 
 impl Filling {
-    /// Takes a segment in if it fits, as the first one always does; whether it did.
+    /// Adds a segment if it fits, as the first one always does; returns whether it was added.
     pub(crate) fn takes(
         &mut self,
         options: &ChunkOptions,
@@ -106,14 +108,14 @@ impl Default for ChunkOptions {
 }
 
 impl ChunkOptions {
-    /// Rows of a segment at most, whatever its bytes: a multiple of [`ROW_ALIGNMENT`].
+    /// Maximum rows of a segment, whatever its bytes: a multiple of [`ROW_ALIGNMENT`].
     pub(crate) fn segment_rows_max(&self) -> u64 {
         let limit = self.part_rows_max.min(self.chunk_rows_max).min(SEGMENT_ROWS_MAX);
         (limit / ROW_ALIGNMENT).max(1) * ROW_ALIGNMENT
     }
 
     /// # Errors
-    /// [`FormatError::Argument`] for chunks of nothing.
+    /// [`FormatError::Argument`] for zero limits.
     pub(crate) fn check(&self) -> Result<()> {
         if self.part_rows_max == 0
             || self.chunk_rows_max == 0
@@ -127,11 +129,11 @@ impl ChunkOptions {
 }
 
 impl ArrowTable {
-    /// What to read of columns (in register order; none to only count rows), leaving out record
-    /// batches in which no row can meet the conditions.
+    /// The reads for columns (in register order; none to only count rows), without record batches
+    /// in which no row can meet the conditions.
     ///
     /// # Errors
-    /// [`FormatError::Argument`] for a column that does not exist, is not supported (with the
+    /// [`FormatError::Argument`] for a column that does not exist or is not supported (with the
     /// reason of [`column_support`](Self::column_support)), or options of 0.
     pub fn feed(
         &self,
@@ -172,8 +174,8 @@ impl ArrowTable {
         }
     }
 
-    /// Whether no row of a batch can meet the condition, going by statistics that were believed
-    /// when the file was opened.
+    /// Whether no row of a batch can meet the condition, by the statistics that passed the checks
+    /// at opening.
     fn rules_out(&self, condition: &ColumnBound, file: usize, batch: usize) -> bool {
         if condition.min.is_none() && condition.max.is_none() {
             return false;
@@ -189,20 +191,20 @@ impl ArrowTable {
     }
 }
 
-/// Chunks of a table, which it borrows or shares, in the order of its rows: none is made before it
-/// is asked for, and nothing is kept of those that were taken. See [`ArrowTable::feed`].
+/// Chunks of a table, borrowed or shared, in row order: each is made on demand, and none is
+/// retained. See [`ArrowTable::feed`].
 ///
 /// A record batch that does not fit a chunk is split at multiples of [`ROW_ALIGNMENT`] rows into
-/// parts of about equal size; small batches share a chunk. Where the texts of a part of a batch lie,
-/// only the file knows: the offset at which each part ends is read when the part is made, and
-/// beforehand for batches whose texts may be too much for a chunk.
+/// parts of about equal size; small batches share a chunk. Only the file knows where the texts of a
+/// part lie: the end offset of each part is read when the part is made, or beforehand for batches
+/// whose texts may exceed a chunk.
 #[derive(Debug)]
 pub struct ChunkFeed<T> {
     pub(super) parts: Parts<T>,
-    /// By column of the plan: where its dictionary's remaps begin among `remaps`.
+    /// By column of the plan: the first of its dictionary's remaps among `remaps`.
     first_remaps: Vec<u32>,
     remaps: Vec<Arc<[i32]>>,
-    /// The part that did not fit the chunk before.
+    /// The part that did not fit the previous chunk.
     next: Option<Part>,
     totals: ChunkTotals,
 }
@@ -242,10 +244,10 @@ impl<T: Deref<Target = ArrowTable>> ChunkFeed<T> {
         self.totals
     }
 
-    /// What all chunks together will be. Walks through the metadata, and makes no chunk.
+    /// Totals of all chunks. Walks through the metadata without making chunks.
     ///
     /// # Errors
-    /// As those of the chunks.
+    /// As for the chunks.
     pub fn survey(&self) -> Result<ChunkTotals> {
         let mut feed = ChunkFeed {
             parts: self.parts.anew(),
@@ -258,7 +260,7 @@ impl<T: Deref<Target = ArrowTable>> ChunkFeed<T> {
         Ok(feed.totals)
     }
 
-    /// Takes the parts of the next chunk; whether there are any.
+    /// Collects the parts of the next chunk; returns whether there are any.
     fn gather(&mut self, mut take: impl FnMut(Part)) -> Result<bool> {
         let mut filling = Filling::default();
         loop {
@@ -354,10 +356,10 @@ struct Part {
     batch: usize,
     first_row: u64,
     rows: u64,
-    /// By column of the feed: which bytes of the batch's texts are these rows'. Empty for all rows of a
-    /// batch, or where no column has texts.
+    /// By column of the feed: the bytes of these rows among the batch's texts. Empty for all rows of a
+    /// batch, or without text columns.
     texts: Vec<Range<u64>>,
-    /// Of all extents.
+    /// For all extents.
     size: Size,
 }
 
@@ -367,19 +369,19 @@ struct Size {
     extents: u64,
 }
 
-/// Where the next part begins.
+/// Start of the next part.
 #[derive(Clone, Debug, Default)]
 struct Place {
     file: usize,
     batch: usize,
     row: u64,
-    /// Rows of each part of the batch, at most; 0: the batch was not looked at yet.
+    /// Maximum rows of each part of the batch; 0: not determined yet.
     part_rows: u64,
-    /// By column of the feed: where the texts of the row begin, in a batch that is split.
+    /// By column of the feed: start of the row's texts, in a batch that is split.
     texts: Vec<u64>,
 }
 
-/// The parts of batches whose texts may be too much for a chunk: how many, and bytes of the largest.
+/// The parts of batches whose texts may exceed a chunk: their number, and bytes of the largest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LongTexts {
     pub(super) parts: u64,
@@ -396,7 +398,7 @@ pub(super) struct Parts<T> {
     pub(super) long_texts: LongTexts,
     at: Place,
     first: Option<FirstBy>,
-    /// Files and batches that come after `at`, if they do not in their own order.
+    /// The order of files and batches after `at`, if it is not their own.
     turns: Option<std::vec::IntoIter<(usize, usize)>>,
     /// The file whose offsets were read last.
     source: Option<(usize, Arc<SourceFile>)>,
@@ -420,7 +422,7 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         Parts::new(&*self.table, columns, conditions, self.options)
     }
 
-    /// There are no more.
+    /// The end was reached.
     fn end(&mut self) {
         self.at = Place { file: self.table.files().len(), ..Place::default() };
         self.turns = None;
@@ -450,7 +452,7 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         }
     }
 
-    /// Where the batch after one begins.
+    /// The start of the batch after this one.
     fn after(&mut self, file: usize, batch: usize) -> Place {
         let (file, batch) = match &mut self.turns {
             Some(turns) => turns.next().unwrap_or((self.table.files().len(), 0)),
@@ -492,13 +494,13 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         self.conditions.iter().any(|condition| self.table.rules_out(condition, file, batch))
     }
 
-    /// Whether all rows of a batch come after the first that are wanted.
+    /// Whether all rows of a batch come after the wanted first rows.
     fn is_of_no_use(&self, file: usize, batch: usize) -> bool {
         let first = self.first.as_ref();
         first.is_some_and(|first| self.table.rules_out(&first.condition(), file, batch))
     }
 
-    /// The next part of a batch of so many rows: halved until its texts fit, too.
+    /// The next part of a batch with this many rows: halved until its texts fit too.
     fn part(&mut self, batch_rows: u64) -> Result<Part> {
         let Place { file, batch, row: first_row, part_rows, .. } = self.at;
         let rows = part_rows.min(batch_rows - first_row);
@@ -520,7 +522,7 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         }
     }
 
-    /// The bytes from where the next part's texts begin to where they end.
+    /// The bytes of the next part's texts.
     fn texts_between(&self, ends: &[u64]) -> Result<Vec<Range<u64>>> {
         let Place { file, batch, row, .. } = self.at;
         let column = |(at, (&from, &to)): (usize, (&u64, &u64))| {
@@ -535,8 +537,8 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         self.at.texts.iter().zip(ends).enumerate().map(column).collect()
     }
 
-    /// By column of the feed: where the texts of a row of the batch at hand begin, read from the file.
-    /// Empty if no column has texts.
+    /// By column of the feed: the start of a row's texts in the current batch, read from the file.
+    /// Empty without text columns.
     fn text_offsets(&mut self, row: u64) -> Result<Vec<u64>> {
         let Place { file, batch, .. } = self.at;
         let known = &self.table.files()[file];
@@ -556,7 +558,7 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         offsets
     }
 
-    /// Where the values of a column of the feed lie.
+    /// The location of a column's values.
     fn extents(&self, part: &Part, at: usize) -> Option<ColumnExtents> {
         let column = *self.columns.get(at)?;
         if let Some(value) = self.table.constant(part.file, column) {
@@ -597,20 +599,20 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         }
     }
 
-    /// Bytes of the first rows of a batch, their texts aside.
+    /// Bytes of the first rows of a batch, without texts.
     fn fixed_bytes(&self, file: usize, batch: usize, rows: u64) -> u64 {
         let texts = vec![0..0; self.columns.len()];
         self.size(&Part { file, batch, first_row: 0, rows, texts, size: Size::default() }).bytes
     }
 
-    /// Bytes of all texts of a batch; `None` if no column has any.
+    /// Bytes of all texts of a batch; `None` without text columns.
     fn texts_bytes(&self, file: usize, batch: usize) -> Option<u64> {
         let fields = &self.table.fields[file];
         let of_column = |&c: &usize| self.table.files()[file].text_bytes(batch, *fields.get(c)?);
         self.columns.iter().filter_map(of_column).reduce(u64::saturating_add)
     }
 
-    /// Looks at the parts of the batches whose texts may be too much for a chunk.
+    /// Examines the parts of the batches whose texts may exceed a chunk.
     fn parts_of_long_texts(&self) -> Result<LongTexts> {
         let (table, bytes_max) = (&*self.table, self.options.chunk_bytes_max);
         let texts_max = self.columns.iter().map(|&column| table.text_bytes_max(column));

@@ -1,4 +1,9 @@
-//! Columns that no file has: one value for all rows of a file, such as its folder's name tells.
+//! Columns that no file contains: one value for all rows of a file, such as its folder's name.
+//!
+//! A constant column ([`Encoding::Constant`](headrace_ir::Encoding::Constant)) has no bytes, so a chunk of nothing
+//! else is not read at all. Its bounds prune as statistics do, and they are facts. The value is not part of a
+//! file's identity, so everything that is cached for a table is keyed by
+//! [`Table::beyond_files`](crate::Table::beyond_files) as well.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -16,13 +21,13 @@ use super::file::{ArrowFile, Bounds};
 use super::table::{ArrowTable, ColumnStats, TableColumn};
 use crate::error::{FormatError, Result};
 
-/// The values of such a column, as integers: one a file; `None` is NULL.
+/// The values of such a column as integers, one per file; `None` is NULL.
 pub(super) type Constants = Vec<Option<i64>>;
 
 impl ArrowTable {
-    /// The table with columns behind its own, each of one value a file, in the order of
+    /// The table with additional columns at its end, each with one value per file, in the order of
     /// [`files`](Self::files): of `Int64`, `Date32`, or `Utf8`, which becomes a dictionary. A column of the
-    /// files that has the name of one of them is left out.
+    /// files with the same name is hidden.
     ///
     /// # Errors
     /// [`FormatError::Argument`] for values of another type or number.
@@ -76,8 +81,8 @@ impl ArrowTable {
         self.columns.remove(column);
     }
 
-    /// Some of the table's files as a table: with its columns, types and dictionaries, so that codes of the two
-    /// mean the same.
+    /// Some of the table's files as a table, with the same columns, types and dictionaries, so that codes of
+    /// the two are compatible.
     pub fn only(&self, wanted: &[usize]) -> ArrowTable {
         let files: Vec<_> = wanted.iter().map(|&file| Arc::clone(&self.files[file])).collect();
         let fields: Vec<_> = wanted.iter().map(|&file| Arc::clone(&self.fields[file])).collect();
@@ -108,7 +113,7 @@ impl ArrowTable {
         self.columns.get(column)?.constants.as_ref()?.get(file).copied()
     }
 
-    /// The values of such columns in words: tables of the same files are the same where these are, too.
+    /// The values of such columns in words: tables of the same files are equal if these are equal too.
     pub fn constants_text(&self) -> Option<String> {
         let fields = self.schema.fields().iter().zip(&self.columns);
         let mut text = String::new();
@@ -128,7 +133,7 @@ impl ArrowTable {
         (!text.is_empty()).then_some(text)
     }
 
-    /// What is known of the values of such a column in a file.
+    /// The facts about such a column's values in a file.
     pub(super) fn constant_bounds(&self, column: usize, value: Option<i64>) -> Bounds {
         match value {
             // Conditions are on values, not on codes.
@@ -164,12 +169,12 @@ impl ArrowTable {
     }
 }
 
-/// Of keys that are codes of the values.
+/// For keys that are codes of the values.
 fn dictionary_array(keys: Int32Array, values: &Arc<StringArray>) -> ArrayRef {
     Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::clone(values) as ArrayRef))
 }
 
-/// Values as integers, with their type in the table, and its dictionary if they are texts.
+/// Values as integers, with their type in the table, and a dictionary for texts.
 fn constants(
     name: &str,
     values: &ArrayRef,

@@ -13,7 +13,7 @@ use super::message::{BatchMessage, Compression, DictionaryMessage, Node};
 use super::texts::StoredTexts;
 use crate::error::{FormatError, Result};
 
-/// What was wrong: in the data, or with reading them.
+/// The problem: in the data, or with reading them.
 pub(crate) enum DecodeError {
     Data(String),
     Source(FormatError),
@@ -28,9 +28,9 @@ impl From<String> for DecodeError {
 /// Where the bytes of a buffer may lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// In memory of our own: what was checked must stay as it was, whoever writes to the file.
+    /// In our own memory: checked bytes must not change, whoever writes to the file.
     Copied,
-    /// Anywhere, the file included: every pattern of bits is a value, so nothing is checked.
+    /// Anywhere, also in the file: every bit pattern is a value, so nothing is checked.
     InPlace,
 }
 
@@ -41,7 +41,7 @@ pub(crate) type Source<'a> = dyn Fn(Extent, Hold) -> Result<Buffer> + 'a;
 pub(crate) struct Decoder<'a> {
     message: &'a BatchMessage,
     source: &'a Source<'a>,
-    /// Values by dictionary id. A dictionary that a file leaves out is empty: all codes of its
+    /// Values by dictionary id. A dictionary that is missing in the file is empty: all codes of its
     /// column are NULL.
     dictionaries: &'a HashMap<i64, ArrayData>,
     unions_have_validity: bool,
@@ -60,8 +60,7 @@ impl<'a> Decoder<'a> {
         Self { message, source, dictionaries, unions_have_validity, next: first }
     }
 
-    /// The next field's values. Everything about them is checked: buffer lengths, offsets,
-    /// UTF-8, codes.
+    /// The next field's values, fully checked: buffer lengths, offsets, UTF-8, codes.
     pub fn array(&mut self, field: &FileField) -> std::result::Result<ArrayData, DecodeError> {
         let node = self.node()?;
         let data_type = field.data_type();
@@ -96,7 +95,7 @@ impl<'a> Decoder<'a> {
         builder.align_buffers(true).build().map_err(|e| DecodeError::Data(e.to_string()))
     }
 
-    /// The next field's values if they are texts that nothing packs, which stay where they are.
+    /// The next field's values if they are uncompressed texts, which stay in place.
     pub fn texts(&mut self, field: &FileField) -> std::result::Result<StoredTexts, DecodeError> {
         let node = self.node()?;
         let rows = usize::try_from(node.rows).map_err(|e| e.to_string())?;
@@ -171,7 +170,7 @@ impl<'a> Decoder<'a> {
 }
 
 impl DictionaryMessage {
-    /// The values of the dictionary from here on: its own, behind the known ones if it adds to them.
+    /// The values of the dictionary from here on: its own, after the known ones for a delta.
     pub fn learn(
         &self,
         field: &FileField,
@@ -202,7 +201,7 @@ impl DictionaryMessage {
     }
 }
 
-/// Where buffer `i` of a field may lie, validity aside; of views, buffer 1 and above are data.
+/// Where buffer `i` of a field may lie, without validity; for views, buffers from 1 on are data.
 fn hold(field: &FileField, i: usize) -> Hold {
     use DataType::*;
     match field.data_type() {
@@ -224,8 +223,8 @@ fn has_closing_offset(data_type: &DataType) -> bool {
     )
 }
 
-/// Cuts what lies behind the last value: the Arrow library panics on a buffer whose length is no
-/// multiple of its elements' size. A buffer that is too short stays so, and is refused later.
+/// Removes bytes behind the last value: the Arrow library panics on a buffer whose length is not a
+/// multiple of its element size. A buffer that is too short stays, and is refused later.
 fn trim(buffer: Buffer, spec: &BufferSpec, rows: usize, offsets: bool) -> Buffer {
     let BufferSpec::FixedWidth { byte_width, .. } = spec else { return buffer };
     let count = if offsets { rows.saturating_add(1) } else { rows };
@@ -236,7 +235,7 @@ fn trim(buffer: Buffer, spec: &BufferSpec, rows: usize, offsets: bool) -> Buffer
     if buffer.len() > bytes { buffer.slice_with_length(0, bytes) } else { buffer }
 }
 
-/// Error for a row count whose bytes cannot be counted.
+/// Error for a row count whose bytes overflow.
 fn check_width(data_type: &DataType, rows: usize) -> std::result::Result<(), String> {
     let width = match data_type {
         DataType::FixedSizeBinary(width) | DataType::FixedSizeList(_, width) => *width,
@@ -251,7 +250,7 @@ fn check_width(data_type: &DataType, rows: usize) -> std::result::Result<(), Str
 
 /// Decodes one buffer: 8 bytes of decoded length (-1: not compressed), then the data.
 ///
-/// Memory grows with what the data really expand to, never with what their length claims.
+/// Memory grows with the actual expansion of the data, never with its claimed length.
 pub(crate) fn decompress(
     codec: Compression,
     buffer: &Buffer,

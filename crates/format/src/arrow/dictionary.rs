@@ -1,4 +1,4 @@
-//! Dictionaries of the files of a table made one.
+//! Unification of the dictionaries of a table's files.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,27 +13,27 @@ use super::growing::code_capacity;
 /// The dictionary of a text column over all files of a table.
 #[derive(Clone, Debug)]
 pub struct TableDictionary {
-    /// Distinct values, sorted by bytes, none NULL: codes compare as their texts do.
+    /// Distinct values, sorted by bytes, none NULL: codes compare like their texts.
     pub values: Arc<StringArray>,
-    /// How codes of files become codes of `values`, each once. An entry of -1 is NULL.
+    /// Distinct translations of file codes into codes of `values`. An entry of -1 is NULL.
     pub remaps: Vec<Arc<[i32]>>,
-    /// By file: which of the remaps; `None`: the codes are the same.
+    /// By file: its remap; `None`: the codes are the same.
     remap_of_file: Vec<Option<u32>>,
 }
 
 impl TableDictionary {
-    /// Of values that no file has codes of.
+    /// For values that no file has codes for.
     pub fn of_codes(values: Arc<StringArray>) -> Self {
         Self { values, remaps: Vec::new(), remap_of_file: Vec::new() }
     }
 
-    /// Of some of the files.
+    /// For some of the files.
     pub fn only(&self, wanted: &[usize]) -> Self {
         let remap_of = |&file: &usize| self.remap_of_file.get(file).copied().flatten();
         Self { remap_of_file: wanted.iter().map(remap_of).collect(), ..self.clone() }
     }
 
-    /// How codes of a file become codes of the table, with its number among the remaps; `None`
+    /// The translation of a file's codes into the table's, with its number among the remaps; `None`
     /// if they are the same.
     pub fn remap(&self, file: usize) -> Option<(u32, &Arc<[i32]>)> {
         let number = (*self.remap_of_file.get(file)?)?;
@@ -44,8 +44,8 @@ impl TableDictionary {
 /// Unifies the dictionaries of a column, one per file.
 ///
 /// # Errors
-/// The reason why there cannot be one dictionary: more values than `i32` codes, or more than
-/// 2 GiB of text.
+/// The reason why unification is impossible: more values than `i32` codes, or more than 2 GiB of
+/// text.
 pub(crate) fn unify(files: &[ArrayRef]) -> Result<TableDictionary, String> {
     let (sources, source_of_file) = distinct(files)?;
     let sorted = match sources.as_slice() {
@@ -73,8 +73,8 @@ pub(crate) fn unify(files: &[ArrayRef]) -> Result<TableDictionary, String> {
     Ok(TableDictionary { values: sorted, remaps, remap_of_file })
 }
 
-/// Different dictionaries, and which one each file has: writers of logs give every file the same,
-/// which then is the same memory and is looked at once.
+/// The distinct dictionaries, and the one of each file: log writers give every file the same, which
+/// is then stored and examined once.
 fn distinct(files: &[ArrayRef]) -> Result<(Vec<Arc<StringArray>>, Vec<usize>), String> {
     if let [file] = files {
         return Ok((vec![plain_text(file)?], vec![0]));
@@ -105,7 +105,7 @@ fn distinct(files: &[ArrayRef]) -> Result<(Vec<Arc<StringArray>>, Vec<usize>), S
     Ok((sources, source_of_file))
 }
 
-/// Where an array's bytes lie: equal for clones, while `files` hold them.
+/// The address of an array's bytes: equal for clones, while `files` hold them.
 type Memory = (usize, usize, usize, Vec<usize>);
 
 fn memory(values: &ArrayRef) -> Memory {
@@ -149,8 +149,8 @@ fn remap(source: &StringArray, codes: &HashMap<&str, i32>) -> Option<Arc<[i32]>>
     (!identity).then_some(remap)
 }
 
-/// Code type of a table whose files have codes of the given types and which has `values`
-/// distinct values: signed, as wide as the widest of them and wide enough.
+/// Code type of a table whose files have codes of the given types and which has `values` distinct
+/// values: signed, at least as wide as the widest of them, and wide enough.
 pub(crate) fn table_code_type<'a>(
     files: impl Iterator<Item = &'a DataType>,
     values: usize,

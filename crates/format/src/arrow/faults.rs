@@ -1,4 +1,4 @@
-//! Metadata read from files whose storage fails.
+//! Reading metadata from files on failing storage.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

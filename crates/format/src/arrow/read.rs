@@ -1,4 +1,4 @@
-//! Record batches as Arrow arrays: any type, any compression, in place where that is possible.
+//! Record batches as Arrow arrays: any type, any compression, in place where possible.
 
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -31,16 +31,15 @@ impl ArrowTable {
     /// A record batch of a file in the table's types: dictionary codes are the table's, columns
     /// in the order of `projection` (all, if `None`).
     ///
-    /// Values of fixed width that are aligned and not compressed are not copied but lie in a
-    /// mapping of the file, where they may change when the file does: what they are is not
-    /// checked, and [`ArrowTable::check_unchanged`] after the last use of the batch says whether
-    /// they were the file's. Everything that is checked (offsets, views, UTF-8, codes) or counted
-    /// (bits) is copied first, so that it stays as it was checked. Where a file cannot be mapped
-    /// it is read; [`ArrowFile::reads`] counts both.
+    /// Aligned, uncompressed fixed-width values are not copied: they lie in a mapping of the file,
+    /// where they may change with the file. They are not checked; [`ArrowTable::check_unchanged`]
+    /// after the last use of the batch tells whether they were the file's. Everything that is
+    /// checked (offsets, views, UTF-8, codes) or counted (bits) is copied first, so that it stays
+    /// valid. A file that cannot be mapped is read; [`ArrowFile::reads`] counts both.
     ///
     /// # Errors
-    /// [`FormatError::Argument`] for what does not exist, [`FormatError::Corrupt`] for values
-    /// that contradict their type, [`FormatError::Io`] if the file changed or cannot be read.
+    /// [`FormatError::Argument`] for invalid arguments, [`FormatError::Corrupt`] for values that
+    /// contradict their type, [`FormatError::Io`] if the file changed or cannot be read.
     pub fn read_batch(
         &self,
         file: usize,
@@ -51,8 +50,8 @@ impl ArrowTable {
         self.read_rows(&stored, 0..stored.rows)
     }
 
-    /// A record batch as it lies in its file, for whoever wants [some rows](Self::read_rows) at a time: what is
-    /// narrow there, or has other codes than the table's, takes several times the bytes in the table's types.
+    /// A record batch in its stored form, for reading [some rows](Self::read_rows) at a time: narrow columns,
+    /// and columns with other codes than the table's, take several times the bytes in the table's types.
     ///
     /// # Errors
     /// Those of [`read_batch`](Self::read_batch).
@@ -79,7 +78,7 @@ impl ArrowTable {
         Ok(StoredBatch { file, batch, columns, schema, arrays, rows })
     }
 
-    /// Rows of a batch in the table's types, as [`read_batch`](Self::read_batch) gives all of them.
+    /// Rows of a batch in the table's types, as in [`read_batch`](Self::read_batch).
     ///
     /// # Errors
     /// Those of [`read_batch`](Self::read_batch).
@@ -108,11 +107,11 @@ impl ArrowTable {
         })
     }
 
-    /// Bytes that [`read_batch`](Self::read_batch) of all columns takes at most. Of compressed buffers it is what
-    /// they claim to expand to, which is read from the file; they are refused if they expand to more.
+    /// Maximum bytes of [`read_batch`](Self::read_batch) of all columns. For compressed buffers it is their
+    /// claimed expansion, read from the file; a larger expansion is refused.
     ///
     /// # Errors
-    /// [`FormatError::Argument`] for what does not exist, [`FormatError::Io`] if the file changed or cannot be read.
+    /// [`FormatError::Argument`] for invalid arguments, [`FormatError::Io`] if the file changed or cannot be read.
     pub fn batch_bytes_max(&self, file: usize, batch: usize) -> Result<u64> {
         let Some(source) = self.files().get(file).filter(|file| batch < file.batches()) else {
             return Err(FormatError::Argument(format!("record batch {batch} of file {file}")));
@@ -158,7 +157,7 @@ impl ArrowTable {
         Ok(Arc::new(Schema::new_with_metadata(fields, self.schema().metadata().clone())))
     }
 
-    /// A column as it lies in the file, codes without what they stand for.
+    /// A column in its stored form, codes without their dictionary.
     fn stored_column(
         &self,
         bytes: &Bytes<'_>,
@@ -195,7 +194,7 @@ impl ArrowTable {
         })
     }
 
-    /// Rows of a column that has one value in a file.
+    /// Rows of a column that is constant in a file.
     fn constant_rows(&self, file: usize, column: usize, rows: usize) -> Result<ArrayRef> {
         let value = self.constant(file, column).ok_or_else(|| {
             FormatError::column(self.schema().field(column).name(), "not of one value")
@@ -203,7 +202,7 @@ impl ArrowTable {
         Ok(self.constant_array(column, value, rows))
     }
 
-    /// What a column of a file holds, in the table's type.
+    /// A file's column in the table's type.
     fn in_table(&self, stored: &StoredBatch, column: usize, values: ArrayRef) -> Result<ArrayRef> {
         let source = &self.files()[stored.file];
         let field = &source.schema.fields[self.fields[stored.file][column]];
@@ -230,14 +229,14 @@ impl ArrowTable {
     }
 }
 
-/// A record batch as it lies in its file: see [`ArrowTable::stored_batch`].
+/// A record batch in its stored form: see [`ArrowTable::stored_batch`].
 #[derive(Debug)]
 pub struct StoredBatch {
     file: usize,
     batch: usize,
-    /// The table's columns that were asked for.
+    /// The requested columns of the table.
     columns: Vec<usize>,
-    /// Theirs.
+    /// Their values.
     schema: SchemaRef,
     arrays: Vec<Stored>,
     rows: usize,
@@ -247,14 +246,14 @@ pub struct StoredBatch {
 #[derive(Debug)]
 enum Stored {
     Whole(ArrayRef),
-    /// Copied and checked when their rows are asked for.
+    /// Copied and checked when their rows are requested.
     Texts(StoredTexts),
-    /// One value in all of the file.
+    /// One value for the whole file.
     Constant,
 }
 
 impl Stored {
-    /// Where a row's value begins among all; `None`: all are of one size, or it is not known.
+    /// Start of a row's value among all; `None`: all have one size, or it is unknown.
     fn offset(&self, row: usize) -> Option<u64> {
         let Self::Whole(array) = self else {
             return match self {
@@ -280,8 +279,8 @@ impl StoredBatch {
         self.rows
     }
 
-    /// How many rows from `first` on, up to `rows_max`, have about `bytes_max` bytes of texts and of other values of any
-    /// length together; one at least, if there is one.
+    /// The number of rows from `first` on, up to `rows_max`, whose texts and other variable-length values have about
+    /// `bytes_max` bytes; at least one, if there is one.
     pub fn rows_within(&self, first: usize, rows_max: usize, bytes_max: u64) -> usize {
         let end = first.saturating_add(rows_max).min(self.rows);
         let bytes = |end: usize| {
@@ -300,7 +299,7 @@ impl StoredBatch {
     }
 }
 
-/// What was replaced under the reader's hands is not corrupt.
+/// A file that was replaced during the read is not corrupt.
 fn unless_changed<T>(source: &ArrowFile, read: Result<T>) -> Result<T> {
     if read.is_err() {
         source.check_unchanged()?;
@@ -308,10 +307,10 @@ fn unless_changed<T>(source: &ArrowFile, read: Result<T>) -> Result<T> {
     read
 }
 
-/// Where the bytes of a file's batches come from.
+/// The source of a file's batches.
 struct Bytes<'a> {
     file: &'a ArrowFile,
-    /// The mapping, or the file to read from where there is none.
+    /// The mapping, or without one the file to read from.
     from: std::result::Result<Arc<MappedFile>, Arc<SourceFile>>,
 }
 
@@ -368,7 +367,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// A range of a mapping as a buffer of values for which every pattern of bits is one.
+/// A range of a mapping as a buffer of values for which every bit pattern is valid.
 fn mapped_buffer(mapping: &Arc<MappedFile>, extent: Extent) -> Result<Buffer> {
     let bytes = mapping.bytes(extent.offset, extent.bytes)?;
     // What is looked at will be there soon; whoever wants a few rows of many does not get all into its memory.

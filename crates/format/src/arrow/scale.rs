@@ -1,4 +1,4 @@
-//! What metadata of very many record batches cost, seen on files that are only imagined.
+//! The cost of metadata for very many record batches, on simulated files.
 #![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ fn table(files: usize, columns: usize, batches: usize) -> ArrowTable {
     ArrowTable::unite(names, files, Vec::new()).unwrap()
 }
 
-/// Resident memory of the process: of this test alone only if no other runs.
+/// Resident memory of the process: valid only if this test runs alone.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096

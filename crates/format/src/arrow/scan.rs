@@ -1,32 +1,32 @@
-//! Finds the messages in a stream of encoded bytes that comes in pieces.
+//! Finds the messages in a stream of encoded bytes that arrives in pieces.
 
 use arrow_ipc::{Block, MessageHeader};
 
 /// Continuation marker and length of the flatbuffer.
 const PREFIX_BYTES: usize = 8;
 
-/// A message whose header was seen whole.
+/// A message whose header is complete.
 pub(crate) struct ScannedMessage {
-    /// What it is.
+    /// Its kind.
     pub header: MessageHeader,
-    /// Where it lies.
+    /// Its location.
     pub block: Block,
-    /// Id of a dictionary, and whether it adds to what stands there already.
+    /// Id of a dictionary, and whether it is a delta.
     pub dictionary: Option<(i64, bool)>,
 }
 
 /// Follows a stream of messages from its first byte on.
 #[derive(Default)]
 pub(crate) struct MessageScanner {
-    /// Prefix and flatbuffer of the current message, as far as seen.
+    /// Prefix and flatbuffer of the current message, as far as received.
     header: Vec<u8>,
-    /// Bytes of its body that are still to come.
+    /// Remaining bytes of its body.
     body_left: u64,
 }
 
 impl MessageScanner {
-    /// Takes the next piece, which lies at `offset` of the file, and says which messages' headers
-    /// it completes.
+    /// Takes the next piece, at `offset` of the file, and returns the messages whose headers it
+    /// completes.
     pub fn scan(
         &mut self,
         mut piece: &[u8],
@@ -51,7 +51,7 @@ impl MessageScanner {
         Ok(found)
     }
 
-    /// Bytes that the current message's header still lacks.
+    /// Missing bytes of the current message's header.
     fn header_left(&self) -> Result<u64, String> {
         let have = self.header.len();
         if have < PREFIX_BYTES {

@@ -1,5 +1,5 @@
-//! What files of a table have in common, kept once: columns, where they lie in a batch's
-//! metadata, dictionaries.
+//! The common parts of a table's files, stored once: columns, their entries in a batch's metadata,
+//! dictionaries.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,28 +14,28 @@ use super::types::ir_type;
 /// Values by dictionary id.
 pub(crate) type Dictionaries = HashMap<i64, ArrayData>;
 
-/// The columns of a file, its own statistics left out.
+/// The columns of a file, without its own statistics.
 #[derive(Debug, PartialEq)]
 pub(crate) struct FileSchema {
     pub fields: Vec<FileField>,
     /// By field.
     pub places: Vec<Place>,
-    /// Entries of all fields in the metadata of a batch, variadic buffers aside.
+    /// Entries of all fields in the metadata of a batch, without variadic buffers.
     pub total: Footprint,
     /// Metadata version 4.
     pub unions_have_validity: bool,
     pub metadata: HashMap<String, String>,
 }
 
-/// Where a field's entries begin in the metadata of a batch, variadic buffers aside, and how its
-/// values lie.
+/// Start of a field's entries in the metadata of a batch, without variadic buffers, and the
+/// encoding of its values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Place {
     pub start: Footprint,
     pub lie: Option<Lie>,
 }
 
-/// How the values of a field lie that pipelines can take in place.
+/// The encoding of a field that pipelines can take in place.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lie {
     pub encoding: Encoding,
@@ -54,8 +54,8 @@ impl Lie {
         Some(Lie { encoding, row_bits })
     }
 
-    /// Bytes of the values, or of the offsets, of so many rows. At most 2^64 - 1: rows are as
-    /// many as a file claims.
+    /// Bytes of the values, or of the offsets, of this many rows. At most 2^64 - 1: the number of
+    /// rows is a file's claim.
     pub fn bytes(&self, rows: u64) -> u64 {
         let entries =
             u128::from(rows) + u128::from(matches!(self.encoding, Encoding::Offsets { .. }));
@@ -65,7 +65,7 @@ impl Lie {
 }
 
 impl FileSchema {
-    /// Names that come again have numbers.
+    /// Repeated names get numbers.
     pub fn new(
         mut fields: Vec<FileField>,
         metadata: HashMap<String, String>,
@@ -84,7 +84,7 @@ impl FileSchema {
         FileSchema { fields, places, total, unions_have_validity, metadata }
     }
 
-    /// Where a field's entries begin in a batch with so many variadic buffers.
+    /// Start of a field's entries in a batch with this many variadic buffers.
     pub fn start(&self, variadics: &[u32], field: usize) -> Footprint {
         let start = self.places[field].start;
         let variadic: u64 = variadics.iter().take(start.variadics).map(|n| u64::from(*n)).sum();
@@ -98,7 +98,7 @@ impl FileSchema {
     }
 }
 
-/// What the files of a table share.
+/// The shared data of a table's files.
 #[derive(Default)]
 pub(crate) struct Shared {
     schemas: Known<FileSchema>,
@@ -146,7 +146,7 @@ impl<T: PartialEq> Known<T> {
     }
 }
 
-/// Names of which none comes twice: one that comes again has a number, `a`, `a_1`. `None`: none comes again.
+/// Unique names: a repeated one gets a number, `a`, `a_1`. `None`: all are unique.
 pub fn unique_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Option<Vec<String>> {
     let taken: HashSet<&str> = names.clone().collect();
     if taken.len() == names.clone().count() {

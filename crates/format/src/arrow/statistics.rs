@@ -1,23 +1,23 @@
-//! Smallest and largest value of each record batch, kept as text in field metadata.
+//! Smallest and largest value of each record batch, stored as text in field metadata.
 //!
-//! The keys and the notation are those of pg2arrow, so that files travel both ways: the field
-//! metadata `min_values` and `max_values` hold one entry per record batch, separated by commas;
-//! an entry is the raw integer (days of a date, ticks of a timestamp, the unscaled value of a
-//! decimal), or `null` where a batch has no value.
+//! The keys and the notation are those of pg2arrow, so that files are compatible both ways: the
+//! field metadata `min_values` and `max_values` hold one entry per record batch, separated by
+//! commas; an entry is the raw integer (days of a date, ticks of a timestamp, the unscaled value of
+//! a decimal), or `null` for a batch without values.
 //!
-//! Statistics of a file stand only in the schema that its footer repeats: the schema message at
-//! the start was written before anybody knew them. That tells computed statistics from inherited
-//! ones: a program that reads a file, changes rows and writes the result with the old field
-//! metadata puts the same text in both places, and it is then worth nothing.
+//! A file's statistics are only in the schema that its footer repeats, because the schema message
+//! at the start was written before they were known. This distinguishes computed statistics from
+//! inherited ones: a program that reads a file, changes rows and writes the result with the old
+//! field metadata puts the same text in both places, and it is then worthless.
 //!
 //! # How far they are trusted
 //!
-//! Statistics that pass these checks decide which record batches are skipped, and nothing else
-//! that an answer depends on. Skipping cannot be checked without reading what is skipped: a file
-//! whose statistics were computed of other values loses rows, and only its writer can prevent
-//! that. Everything else is read from the data: the number of rows from what every column's
-//! buffers must bear out, NULLs from the bitmaps (only "no NULLs at all" is taken from the count,
-//! as the format says), the order of dictionaries from their values.
+//! Statistics that pass these checks decide which record batches are skipped, and nothing else that
+//! affects an answer. Skipping cannot be checked without reading what is skipped: a file with wrong
+//! statistics loses rows, and only its writer can prevent that. Everything else is read from the
+//! data: the number of rows is confirmed by every column's buffers, NULLs come from the bitmaps
+//! (only "no NULLs at all" is taken from the count, as the format says), the order of dictionaries
+//! from their values.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -45,7 +45,7 @@ pub(crate) struct Texts {
     pub max: String,
 }
 
-/// Takes a column's entries out of its metadata: they are of one file alone.
+/// Removes a column's entries from its metadata, because they belong to one file.
 pub(crate) fn take_texts(field: &mut FileField) -> Option<Texts> {
     let metadata = field.field.metadata_mut();
     let (min, max) = (metadata.remove(MIN_VALUES_KEY), metadata.remove(MAX_VALUES_KEY));
@@ -72,7 +72,7 @@ pub fn has_statistics(data_type: &DataType) -> bool {
         )
 }
 
-/// Extremes of an array of a type for which [`has_statistics`] holds.
+/// Minimum and maximum of an array of a type for which [`has_statistics`] holds.
 pub(crate) fn extremes(array: &ArrayRef) -> Extremes {
     use DataType::*;
     match array.data_type() {
@@ -137,12 +137,12 @@ pub(crate) fn to_text(batches: &[Extremes], pick: fn((i128, i128)) -> i128) -> S
     text
 }
 
-/// Extremes of one column of every batch of a file, in as little memory as they need.
+/// Minima and maxima of one column for every batch of a file, in compact form.
 #[derive(Debug)]
 pub(crate) enum ColumnExtremes {
-    /// All fit 64 bits; a batch without values has its smallest above its largest.
+    /// All fit 64 bits; for a batch without values the minimum is above the maximum.
     Narrow(Vec<(i64, i64)>),
-    /// Likewise, of larger ones.
+    /// The same for larger values.
     Wide(Vec<(i128, i128)>),
 }
 
@@ -171,7 +171,7 @@ impl ColumnExtremes {
         }
     }
 
-    /// Those of a batch; `None` for a batch that does not exist.
+    /// Those of a batch; `None` for a missing batch.
     pub fn get(&self, batch: usize) -> Option<Extremes> {
         let (min, max) = match self {
             Self::Narrow(batches) => {
@@ -186,8 +186,8 @@ impl ColumnExtremes {
 /// Reads back both metadata entries for a file of `batches` record batches.
 ///
 /// # Errors
-/// The reason for which the statistics are not worth anything: another number of entries,
-/// something that is no integer, a smallest value above the largest, NULL on one side only.
+/// The reason why the statistics are invalid: a wrong number of entries, a non-integer, a minimum
+/// above the maximum, NULL on one side only.
 pub(crate) fn from_text(min: &str, max: &str, batches: usize) -> Result<ColumnExtremes, String> {
     // Counted before anything is collected: the text comes from a file.
     let count = |text: &str| match text.trim().is_empty() && batches == 0 {

@@ -1,7 +1,7 @@
 //! Arrow IPC streams: the messages of a file without its footer, read from front to back.
 //!
-//! They are checked and decoded as those of files are ([`super::message`], [`super::decode`]): lengths against what the
-//! input has left, everything else before an array is made of it. A dictionary may come again, larger or another one.
+//! They are checked and decoded like those of files ([`super::message`], [`super::decode`]): lengths against the rest
+//! of the input, everything else before an array is made of it. A dictionary may be replaced or extended.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -22,10 +22,10 @@ use super::message::{self, Block, CONTINUATION};
 use super::schema::{Dictionaries, FileSchema};
 use super::types::without_table_type;
 
-/// What keeps a stream from being read, in words without its name.
+/// Why a stream cannot be read, without its name.
 type Result<T, E = String> = std::result::Result<T, E>;
 
-/// A schema's message that is larger is none.
+/// A larger schema message is invalid.
 const SCHEMA_BYTES_MAX: u64 = 256 << 20;
 
 /// The batches of a stream.
@@ -42,7 +42,7 @@ pub struct BatchStream<R> {
     batches: usize,
 }
 
-/// A message: where it lies, its flatbuffer, and its body.
+/// A message: its location, its flatbuffer, and its body.
 struct Message {
     block: Block,
     header: Vec<u8>,
@@ -50,10 +50,10 @@ struct Message {
 }
 
 impl<R: Read> BatchStream<R> {
-    /// Begins to read a stream of so many bytes; of a stream of no bytes there is no schema.
+    /// Begins to read a stream of this many bytes; an empty stream has no schema.
     ///
     /// # Errors
-    /// What keeps it from being one.
+    /// Why it is not a stream.
     pub fn open(input: R, size_bytes: u64) -> Result<Self> {
         let mut stream = BatchStream {
             input,
@@ -78,12 +78,12 @@ impl<R: Read> BatchStream<R> {
         Ok(stream)
     }
 
-    /// The columns that batches have.
+    /// The columns of the batches.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Only the named columns are decoded from here on, in the stream's order.
+    /// Decodes only the named columns from here on, in the stream's order.
     pub fn only(mut self, is_wanted: impl Fn(&str) -> bool) -> Self {
         let fields = self.file.fields.iter();
         let wanted = self.wanted.iter().zip(fields).filter(|(_, field)| is_wanted(field.name()));
@@ -159,7 +159,7 @@ impl<R: Read> BatchStream<R> {
         Ok(())
     }
 
-    /// The next message; `None` at the end of the stream, or of the input where a message could begin.
+    /// The next message; `None` at the end of the stream, or of the input at a message border.
     fn message(&mut self) -> Result<Option<Message>> {
         let offset = self.offset;
         if self.left() == 0 {
@@ -199,7 +199,7 @@ impl<R: Read> BatchStream<R> {
         self.size_bytes.saturating_sub(self.offset)
     }
 
-    /// A length that lies within what is left of the input.
+    /// A length within the rest of the input.
     fn inside(&self, length: i64, what: &str) -> Result<usize> {
         let inside = u64::try_from(length).ok().filter(|length| *length <= self.left());
         inside.and_then(|length| usize::try_from(length).ok()).ok_or_else(|| {
@@ -264,7 +264,7 @@ fn in_words(error: DecodeError) -> String {
     }
 }
 
-/// A column as a table has it: what lies narrow or packed is what it was.
+/// A column in the table's type: narrow and packed columns are expanded.
 fn table_field(field: &FileField) -> Field {
     without_table_type(field.field.clone().with_data_type(field.table_type()))
 }
@@ -278,7 +278,7 @@ fn in_table(field: &FileField, values: ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Whether a file begins with a message, as streams do; files begin with their own name.
+/// Whether a file begins with a message, as streams do; files begin with their magic.
 pub fn begins_stream(file: &SourceFile) -> bool {
     let mut start = [0; 4];
     if file.size_bytes() < 8 || file.read_exact_at(0, &mut start).is_err() {

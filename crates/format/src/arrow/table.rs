@@ -20,14 +20,14 @@ use super::schema::{FileSchema, Shared};
 use super::types::{ir_type, is_text, without_table_type};
 use crate::error::{FormatError, Result};
 
-/// File name extensions that a folder's files are recognised by.
+/// Suffixes of the files of a folder.
 const EXTENSIONS: [&str; 3] = ["arrow", "feather", "ipc"];
 
-/// Threads at most that read metadata. Storage that answers eight reads in the time of one is common; more
-/// gain little for so few.
+/// Maximum threads that read metadata. Storage often answers eight reads in the time of one; more gain
+/// little.
 pub(super) const METADATA_THREADS_MAX: usize = 8;
 
-/// Files that one thread opens, at least.
+/// Minimum of files that one thread opens.
 const FILES_PER_THREAD_MIN: usize = 4;
 
 /// Mappings that a table keeps for its batches. A process may have 16,384.
@@ -36,24 +36,24 @@ const MAPPINGS_MAX: usize = 1024;
 /// A table of Arrow files.
 ///
 /// All files have the same columns, by name and type; their order may differ. Columns of
-/// dictionary-encoded text may have codes of different width and dictionaries of different
-/// values in each file: the table's type is a dictionary of `Utf8` with signed codes as wide as
-/// the widest (wider, if all values together ask for it), and [`dictionary`](Self::dictionary)
-/// is sorted, so that codes compare as their texts do. A column may have NULLs in the table if
-/// it may in one of the files, or does although the file's schema denies it.
+/// dictionary-encoded text may have codes of different width and dictionaries of different values
+/// in each file: the table's type is a dictionary of `Utf8` with signed codes as wide as the widest
+/// (wider if all values together need it), and [`dictionary`](Self::dictionary) is sorted, so that
+/// codes compare like their texts. A column is nullable in the table if it is so in one of the
+/// files, or has NULLs although the file's schema denies it.
 #[derive(Debug)]
 pub struct ArrowTable {
     pub(super) schema: SchemaRef,
     pub(super) files: Vec<Arc<ArrowFile>>,
-    /// By file, then by table column: the field of the file. Files of one schema share theirs. Columns that no
-    /// file has come last.
+    /// By file, then by table column: the field of the file. Files with the same schema share theirs. Columns
+    /// that no file has come last.
     pub(super) fields: Vec<Arc<[usize]>>,
-    /// For batches as Arrow arrays; not more than it keeps, besides those in use.
+    /// For batches as Arrow arrays; a bounded number, besides those in use.
     pub(super) mappings: Arc<MappingPool>,
     pub(super) skipped: Vec<SkippedFile>,
     pub(super) policy: InputPolicy,
     pub(super) rows: u64,
-    /// Of the largest record batch.
+    /// For the largest record batch.
     pub(super) batch_rows_max: u64,
     pub(super) columns: Vec<TableColumn>,
 }
@@ -63,22 +63,22 @@ pub struct ArrowTable {
 pub struct SkippedFile {
     /// The file.
     pub path: PathBuf,
-    /// Why: empty, still being written, or the same file under another name.
+    /// The reason: empty, still being written, or the same file under another name.
     pub reason: String,
 }
 
-/// What is known of a column without reading it.
+/// The facts about a column without reading it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColumnStats {
-    /// Smallest value as an integer (days, ticks, unscaled decimal); `None`: unknown, no value
-    /// at all, or outside 64 bits. Not always tight, and no truer than the files' statistics.
+    /// Smallest value as an integer (days, ticks, unscaled decimal); `None`: unknown, no value at
+    /// all, or outside 64 bits. Not always tight, and as reliable as the files' statistics.
     pub min: Option<i64>,
     /// Largest value, likewise.
     pub max: Option<i64>,
-    /// Number of NULLs, if the files say. 0 is the truth: readers then look at no bitmap. Any
-    /// other number is a claim, fit for estimates only.
+    /// Number of NULLs, if the files state it. 0 is reliable, because readers then ignore the
+    /// bitmap. Any other number is a claim, for estimates only.
     pub null_count: Option<u64>,
-    /// Bytes of the column's buffers in all files, dictionaries aside.
+    /// Bytes of the column's buffers in all files, without dictionaries.
     pub bytes: u64,
 }
 
@@ -87,15 +87,15 @@ pub(super) struct TableColumn {
     pub(super) support: std::result::Result<(), String>,
     pub(super) dictionary: Option<TableDictionary>,
     pub(super) stats: ColumnStats,
-    /// Bits of a value, code or offset, at most.
+    /// Maximum bits of a value, code or offset.
     pub(super) row_bits: Option<u64>,
     pub(super) text_bytes_max: u64,
-    /// Of a column that no file has.
+    /// For a column that no file has.
     pub(super) constants: Option<Constants>,
 }
 
 impl TableColumn {
-    /// The column of some of the files; of each, the field.
+    /// The column in some of the files, with the field of each.
     pub(super) fn only<'a>(
         &self,
         (wanted, field): (&[usize], &Field),
@@ -118,26 +118,26 @@ impl TableColumn {
     }
 }
 
-/// Whether a dictionary of one of the files has an entry that is NULL.
+/// Whether a file's dictionary has a NULL entry.
 fn has_null_values(dictionary: Option<&TableDictionary>) -> bool {
     dictionary.is_some_and(|d| d.remaps.iter().any(|remap| remap.contains(&-1)))
 }
 
 impl ArrowTable {
-    /// Opens files and folders (their files ending in `.arrow`, `.feather` or `.ipc` that are
-    /// not hidden; folders in folders are not entered). Files are sorted by path.
+    /// Opens files and folders (their visible files ending in `.arrow`, `.feather` or `.ipc`,
+    /// without subfolders). Files are sorted by path.
     ///
     /// # Errors
-    /// Whatever is wrong with a path, a file, or between files. [`FormatError::NoFiles`] if no
-    /// file is complete, so that the columns are not known.
+    /// Any problem of a path, of a file, or between files. [`FormatError::NoFiles`] if no file is
+    /// complete, so that the columns are unknown.
     pub fn open(paths: &[PathBuf]) -> Result<ArrowTable> {
         let listed = list(paths)?;
         let open = |i: usize, shared: &Shared| ArrowFile::open(&listed[i], shared);
         Self::open_listed(&listed, open)
     }
 
-    /// Opens files that are known already, wherever they lie, in their order. What was kept of them is not read
-    /// again, and what is read is learnt.
+    /// Opens known files, local or remote, in order. Cached metadata is not read again, and new metadata is
+    /// added to the cache.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -211,18 +211,19 @@ impl ArrowTable {
         })
     }
 
-    /// The table, to be treated so by those who stream it. [`read_batch`](Self::read_batch) always
+    /// The table with a policy for its streaming readers. [`read_batch`](Self::read_batch) always
     /// checks, and reads in place.
     pub fn with_policy(self, policy: InputPolicy) -> Self {
         Self { policy, ..self }
     }
 
-    /// How those who stream it treat its bytes.
+    /// The policy for streaming readers.
     pub fn policy(&self) -> InputPolicy {
         self.policy
     }
 
-    /// The columns. Statistics are not in their metadata: see [`column_stats`](Self::column_stats).
+    /// The columns. Their metadata do not contain statistics: see
+    /// [`column_stats`](Self::column_stats).
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -232,7 +233,7 @@ impl ArrowTable {
         self.rows
     }
 
-    /// The files, sorted by path. [`headrace_ir::Segment::file`] counts these.
+    /// The files, sorted by path, as numbered in [`headrace_ir::Segment::file`].
     pub fn files(&self) -> &[Arc<ArrowFile>] {
         &self.files
     }
@@ -242,7 +243,7 @@ impl ArrowTable {
         &self.skipped
     }
 
-    /// What is known of a column; of one that does not exist, nothing.
+    /// The facts about a column; empty for a missing column.
     pub fn column_stats(&self, column: usize) -> ColumnStats {
         self.columns.get(column).map(|c| c.stats).unwrap_or_default()
     }
@@ -257,12 +258,12 @@ impl ArrowTable {
         self.batch_rows_max
     }
 
-    /// Bits of a column's value, code or offset in the file where it has most.
+    /// Maximum bits of a column's value, code or offset over all files.
     pub(super) fn row_bits(&self, column: usize) -> Option<u64> {
         self.columns.get(column)?.row_bits
     }
 
-    /// The table's columns as narrow as all files have them.
+    /// The table's columns in the narrowest types that fit all files.
     pub fn narrow_schema(&self) -> Schema {
         let narrow = |(column, field): (usize, &Arc<Field>)| {
             let parts = self.files.iter().zip(&self.fields);
@@ -291,8 +292,7 @@ impl ArrowTable {
         Schema::new_with_metadata(fields, self.schema().metadata().clone())
     }
 
-    /// Bytes that a column's text takes in the record batch that has most of it; 0 where values
-    /// lie otherwise.
+    /// Maximum bytes of a column's text in a record batch; 0 for other encodings.
     pub(super) fn text_bytes_max(&self, column: usize) -> u64 {
         self.columns.get(column).map_or(0, |column| column.text_bytes_max)
     }
@@ -315,8 +315,7 @@ impl ArrowTable {
         self.columns.get(column)?.dictionary.as_ref()
     }
 
-    /// Error if a file changed since the table was opened, see
-    /// [`ArrowFile::check_unchanged`].
+    /// Error if a file changed since the table was opened, see [`ArrowFile::check_unchanged`].
     pub fn check_unchanged(&self) -> Result<()> {
         self.files.iter().try_for_each(|file| file.check_unchanged())
     }
@@ -338,7 +337,7 @@ fn no_files(paths: &[PathBuf], skipped: &[SkippedFile]) -> FormatError {
     FormatError::NoFiles { searched, skipped }
 }
 
-/// Files of the paths, folders replaced by their files, sorted, none twice.
+/// Files of the paths, with folders replaced by their files, sorted, without duplicates.
 fn list(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
@@ -367,7 +366,7 @@ pub fn is_table_file(path: &Path) -> bool {
     !hidden && EXTENSIONS.iter().any(|e| e.eq_ignore_ascii_case(extension)) && !path.is_dir()
 }
 
-/// The fields of every file for the columns of the table.
+/// For every file: the fields of the table's columns.
 fn match_files(names: &[String], files: &[Arc<ArrowFile>]) -> Result<Vec<Arc<[usize]>>> {
     let mut by_schema: HashMap<*const FileSchema, Arc<[usize]>> = HashMap::new();
     let of_file = |file: &Arc<ArrowFile>| match by_schema.entry(Arc::as_ptr(&file.schema)) {
@@ -377,7 +376,7 @@ fn match_files(names: &[String], files: &[Arc<ArrowFile>]) -> Result<Vec<Arc<[us
     files.iter().map(of_file).collect()
 }
 
-/// The field of the file for each column of the table.
+/// The file's field for each column of the table.
 fn match_columns(names: &[String], file: &ArrowFile) -> Result<Vec<usize>> {
     let own: Vec<&str> = file.schema.fields.iter().map(FileField::name).collect();
     if own.len() == names.len() && own.iter().zip(names).all(|(a, b)| a == b) {
@@ -414,12 +413,12 @@ impl ColumnPart<'_> {
         &self.file.schema.fields[self.field]
     }
 
-    /// Bits of a value, code or offset, where pipelines can take them in place.
+    /// Bits of a value, code or offset, if pipelines can take them in place.
     fn row_bits(&self) -> Option<u64> {
         self.file.schema.places[self.field].lie.as_ref().map(|lie| lie.row_bits)
     }
 
-    /// Whether NULLs may occur whatever the schema says: not every writer keeps to it.
+    /// Whether NULLs may occur despite the schema, which some writers ignore.
     fn has_nulls(&self) -> bool {
         let batches = 0..self.file.batches();
         let without = |batch| self.file.nulls(batch, self.field) == Some(0);
@@ -482,7 +481,7 @@ fn unite_column(name: &str, parts: &[ColumnPart<'_>]) -> Result<(Field, TableCol
     Ok((field, column))
 }
 
-/// The united dictionary of a column of dictionary-encoded text; `None` for other types.
+/// The unified dictionary of a column of dictionary-encoded text; `None` for other types.
 fn unite_dictionaries(
     name: &str,
     data_type: &DataType,

@@ -1,6 +1,6 @@
-//! Columns of texts of a record batch whose values stay in the file until their rows are wanted.
+//! Text columns of a record batch whose values stay in the file until their rows are needed.
 //!
-//! What is checked is copied first, and a record batch may hold more text than there is memory for.
+//! Checked bytes are copied first, and a record batch may contain more text than memory.
 
 use std::ops::Range;
 
@@ -15,21 +15,21 @@ use headrace_ir::Extent;
 pub(super) struct StoredTexts {
     data_type: DataType,
     validity: Option<Buffer>,
-    /// Where each text begins among the values, and where the last one ends.
+    /// The start of each text among the values, and the end of the last one.
     offsets: Vec<i64>,
     values: Extent,
 }
 
-/// Whether a column's texts can be left in the file; others have views or meanings.
+/// Whether a column's texts can stay in the file; others have views or other meanings.
 pub(super) fn are_texts(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8)
 }
 
 impl StoredTexts {
-    /// Of the buffers of so many rows.
+    /// For the buffers of this many rows.
     ///
     /// # Errors
-    /// Offsets that are none.
+    /// Invalid offsets.
     pub fn new(
         data_type: &DataType,
         rows: usize,
@@ -60,21 +60,21 @@ impl StoredTexts {
         Ok(Self { data_type: data_type.clone(), validity, offsets, values })
     }
 
-    /// Where the texts of rows lie.
+    /// The bytes of the texts of rows.
     pub fn extent(&self, rows: &Range<usize>) -> Extent {
         let [begin, end] = [rows.start, rows.end].map(|row| self.offset(row));
         Extent { offset: self.values.offset + begin, bytes: end - begin }
     }
 
-    /// Where a row's text begins among all.
+    /// Start of a row's text among all.
     pub fn offset(&self, row: usize) -> u64 {
         self.offsets.get(row).map_or(0, |offset| offset.unsigned_abs())
     }
 
-    /// The rows, of the bytes of their [extent](Self::extent).
+    /// The rows, from the bytes of their [extent](Self::extent).
     ///
     /// # Errors
-    /// What is no text.
+    /// Invalid text.
     pub fn rows(&self, rows: &Range<usize>, values: Buffer) -> Result<ArrayRef, String> {
         let begin = self.offsets.get(rows.start).copied().unwrap_or(0);
         let offsets = self.offsets.get(rows.start..=rows.end).unwrap_or(&[0]);
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// The texts of an array as they lie in a file that has nothing else.
+    /// The texts of an array as stored in a file that has nothing else.
     fn stored(data: &ArrayData) -> (StoredTexts, Vec<u8>) {
         let (offsets, values) = (&data.buffers()[0], data.buffers()[1].to_vec());
         let extent = Extent { offset: 0, bytes: values.len() as u64 };

@@ -1,4 +1,8 @@
 //! Types of the pipeline IR and types of Arrow.
+//!
+//! A file may hold narrower types than its table (`narrow_schema`): decimals in 4 or 8 bytes, signed integers in 1,
+//! 2 or 4. The column's metadata (`headrace.type`) names the table's type; other programs see an integer or a
+//! decimal of fewer digits.
 
 use std::ops::RangeInclusive;
 
@@ -42,10 +46,10 @@ pub fn ir_type(data_type: &Arrow) -> Option<DataType> {
     })
 }
 
-/// Metadata key of a file's column: the type of the table's, in whose place a narrower one lies.
+/// Metadata key of a file's column: the table's type, where the file's is narrower.
 pub(crate) const TABLE_TYPE_KEY: &str = "headrace.type";
 
-/// Signed integers, each with the largest that lies in it.
+/// Signed integers with their maxima.
 static INTEGERS: [(Arrow, i64); 4] = [
     (Arrow::Int8, i8::MAX as i64),
     (Arrow::Int16, i16::MAX as i64),
@@ -59,8 +63,8 @@ fn narrower(wide: &Arrow) -> &'static [(Arrow, i64)] {
     &INTEGERS[..place.unwrap_or(0)]
 }
 
-/// The type that a table's column has where a file's is this one. Decimals may lie in 4 or 8 bytes, with as many digits as
-/// those have, and integers in fewer than they have: how they lie, not what they are.
+/// The table's type for a file's column. Decimals may be stored in 4 or 8 bytes, with as many digits as fit, and
+/// integers in fewer bytes: this is an encoding, not a type.
 pub(crate) fn table_type(field: &Field) -> Arrow {
     let said = field.metadata().get(TABLE_TYPE_KEY);
     match *field.data_type() {
@@ -81,7 +85,7 @@ pub(crate) fn table_type(field: &Field) -> Arrow {
     }
 }
 
-/// The decimal type that a text names.
+/// The decimal type of a text.
 pub(crate) fn decimal_said(said: &str) -> Option<Arrow> {
     let (digits, scale) = said.strip_prefix("Decimal128(")?.strip_suffix(')')?.split_once(", ")?;
     let (digits, scale) = (digits.parse().ok()?, scale.parse().ok()?);
@@ -91,9 +95,9 @@ pub(crate) fn decimal_said(said: &str) -> Option<Arrow> {
 }
 
 /// The same columns in fewer bytes: decimals as their digits allow, and decimals and signed integers as the bounds of
-/// their values allow, where those are known (of a decimal, of its unscaled values). They are read as what they are,
-/// at a fraction of the bytes; other programs read integers of 1, 2 or 4 bytes, and decimals of 4 and 8 with Arrow's libraries
-/// of version 19 (2025) and later.
+/// their values allow, if these are known (unscaled for a decimal). They read as their original type at a fraction of
+/// the bytes; other programs read integers of 1, 2 or 4 bytes, and decimals of 4 and 8 with Arrow's libraries of
+/// version 19 (2025) and later.
 pub fn narrow_schema(
     schema: &Schema,
     bounds: impl Fn(&Field) -> Option<RangeInclusive<i128>>,
@@ -133,7 +137,7 @@ pub(crate) fn narrow_field(field: &Field, bounds: Option<RangeInclusive<i128>>) 
     narrow
 }
 
-/// Takes away what a file's column says of the table's.
+/// Removes the table's type from a file's column.
 pub(crate) fn without_table_type(mut field: Field) -> Field {
     field.metadata_mut().remove(TABLE_TYPE_KEY);
     field.metadata_mut().remove(BASE_KEY);

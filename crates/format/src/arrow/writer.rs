@@ -24,7 +24,7 @@ use super::statistics::{self, Extremes, MAX_VALUES_KEY, MIN_VALUES_KEY};
 use super::types::{table_type, without_table_type};
 use crate::error::{FormatError, Result};
 
-/// Alignment of every buffer within the file, in bytes: a cache line, and enough for any vector
+/// Alignment of every buffer within the file, in bytes: a cache line, which suffices for any vector
 /// load of a mapped file.
 const BUFFER_ALIGN_BYTES: usize = 64;
 
@@ -34,7 +34,7 @@ pub struct WriterOptions {
     /// Rows of every record batch but the last. 2^20 rows are 4 MiB of a 4-byte column: large
     /// enough that reading one column of one batch is a long sequential read.
     pub rows_per_batch: usize,
-    /// Whether the smallest and largest value of every batch are kept, see
+    /// Whether the minimum and maximum of every batch are stored, see
     /// [`has_statistics`](super::has_statistics).
     pub statistics: bool,
 }
@@ -45,7 +45,7 @@ impl Default for WriterOptions {
     }
 }
 
-/// What was written.
+/// The totals of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterSummary {
     /// Rows.
@@ -59,28 +59,29 @@ pub struct WriterSummary {
 /// Writes one Arrow IPC file.
 ///
 /// Rows go to a hidden temporary file beside the target ([`Appended`]), which takes the target's name and
-/// permissions when [`finish`](ArrowWriter::finish) has made it durable: the target is whole or
-/// untouched. Dropping a writer that was not finished removes the temporary file.
+/// permissions when [`finish`](ArrowWriter::finish) has made it durable: the target is complete or
+/// unchanged. Dropping an unfinished writer removes the temporary file.
 ///
-/// Batches may come in any size and are cut to [`WriterOptions::rows_per_batch`]. A dictionary
-/// column may bring another dictionary with each batch: text and binary dictionaries are unified
-/// and written before the first record batch; values that appear later follow as a delta
-/// dictionary in front of the batch that needs them.
+/// Batches may have any size and are cut to [`WriterOptions::rows_per_batch`]. A dictionary column
+/// may have a different dictionary in each batch: text and binary dictionaries are unified and
+/// written before the first record batch; later values follow as a delta dictionary before the
+/// batch that needs them.
 ///
-/// [`over`](ArrowWriter::over) writes the same bytes anywhere else.
+/// [`over`](ArrowWriter::over) writes the same bytes to any writer.
 pub struct ArrowWriter<W = BufWriter<Appended>> {
     path: PathBuf,
     /// `None` once finished or failed.
     file: Option<W>,
     offset: u64,
     schema: SchemaRef,
-    /// Its columns until a batch is written: what is packed is packed then, behind its statistics.
+    /// Its columns until a batch is written; packed columns are packed after their statistics are
+    /// computed.
     held: SchemaRef,
     options: WriterOptions,
     /// `None` once finished.
     encoder: Option<StreamEncoder>,
     messages: MessageScanner,
-    /// Rows that do not fill a batch yet; dictionary columns as codes of `dictionaries`, packed ones as what they are.
+    /// Rows that do not fill a batch yet; dictionary columns as codes of `dictionaries`, packed ones unpacked.
     pending: VecDeque<Vec<ArrayRef>>,
     pending_rows: usize,
     pending_lens: VecDeque<usize>,
@@ -97,11 +98,11 @@ pub struct ArrowWriter<W = BufWriter<Appended>> {
 impl ArrowWriter {
     /// Starts a file.
     ///
-    /// Statistics that the schema's field metadata may carry from another file are left out.
+    /// Statistics of another file in the schema's field metadata are dropped.
     ///
     /// # Errors
-    /// [`FormatError::Column`] for a column whose type cannot be written, [`FormatError::Io`]
-    /// if no file can be made there, or something else than a file lies there.
+    /// [`FormatError::Column`] for a column whose type cannot be written, [`FormatError::Io`] if no
+    /// file can be created there, or the path is not a file.
     pub fn create(
         path: impl AsRef<Path>,
         schema: &Schema,
@@ -111,7 +112,7 @@ impl ArrowWriter {
         Self::over(file, path, schema, options)
     }
 
-    /// Writes what is buffered and the footer, makes the file durable and gives it its name.
+    /// Writes the buffered rows and the footer, makes the file durable and gives it its name.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -125,7 +126,7 @@ impl ArrowWriter {
 }
 
 impl<W: Write> ArrowWriter<W> {
-    /// Starts a file in something that is written to from its beginning; `path` is what errors call it.
+    /// Starts a file in a sequential writer; `path` is its name in errors.
     ///
     /// # Errors
     /// [`FormatError::Column`] for a column whose type cannot be written.
@@ -184,12 +185,12 @@ impl<W: Write> ArrowWriter<W> {
         &self.schema
     }
 
-    /// The columns as [`write`](Self::write) takes them: packed ones are not packed yet.
+    /// The columns as [`write`](Self::write) takes them: packed ones are still unpacked.
     pub fn held_schema(&self) -> &SchemaRef {
         &self.held
     }
 
-    /// Rows taken so far, the buffered ones included.
+    /// Rows so far, including the buffered ones.
     pub fn rows(&self) -> u64 {
         self.rows + self.pending_rows as u64
     }
@@ -199,14 +200,14 @@ impl<W: Write> ArrowWriter<W> {
         self.offset
     }
 
-    /// Takes rows. Columns are matched by position; names of the batch do not matter. Where the schema is one of
-    /// [`narrow_schema`](super::narrow_schema), or of [`packed_schema`](super::packed_schema), they may have the types that they had before.
+    /// Adds rows. Columns match by position; names of the batch do not matter. With a schema of
+    /// [`narrow_schema`](super::narrow_schema) or [`packed_schema`](super::packed_schema), columns may have their
+    /// original types.
     ///
     /// # Errors
-    /// [`FormatError::Column`] if a column has another type than the file's or a value that does not fit it, has NULLs where
-    /// the schema promises none, or brings more distinct dictionary values than its codes can
-    /// tell apart; [`FormatError::Write`] if the disk refuses. The writer is of no use after
-    /// an error; drop it.
+    /// [`FormatError::Column`] if a column has another type than the file's or a value that does not fit it, has NULLs
+    /// where the schema denies them, or has more distinct dictionary values than its codes can represent;
+    /// [`FormatError::Write`] if the disk refuses. The writer is unusable after an error; drop it.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         match self.narrows {
             true => self.write_as_it_is(&self.narrowed(batch)?),
@@ -214,7 +215,7 @@ impl<W: Write> ArrowWriter<W> {
         }
     }
 
-    /// A batch whose columns are as narrow as the file's.
+    /// A batch with the file's narrow columns.
     fn narrowed(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let narrow = |(column, field): (&ArrayRef, &Arc<Field>)| {
             let (own, wanted) = (column.data_type(), field.data_type());
@@ -266,7 +267,7 @@ impl<W: Write> ArrowWriter<W> {
         self.pending_rows
     }
 
-    /// Ends the record batch here: for rows so large that fewer of them are enough.
+    /// Ends the record batch here, for rows so large that fewer of them suffice.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -277,12 +278,12 @@ impl<W: Write> ArrowWriter<W> {
         }
     }
 
-    /// What is written to; `None` after an error.
+    /// The destination; `None` after an error.
     pub fn get_mut(&mut self) -> Option<&mut W> {
         self.file.as_mut()
     }
 
-    /// Writes what is buffered and the footer.
+    /// Writes the buffered rows and the footer.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -424,7 +425,7 @@ impl<W: Write> ArrowWriter<W> {
         Schema::new_with_metadata(fields, self.schema.metadata().clone())
     }
 
-    /// Writes encoded messages and notes where those lie that the footer lists.
+    /// Writes encoded messages and records the positions of those that the footer lists.
     fn write_messages(&mut self, buffers: &[Buffer]) -> Result<()> {
         for buffer in buffers {
             let found = self
@@ -446,8 +447,8 @@ impl<W: Write> ArrowWriter<W> {
         Ok(())
     }
 
-    /// A file has one dictionary per column, which may only grow. Top-level columns see to that;
-    /// a dictionary inside a nested column that is replaced is an error.
+    /// A file has one dictionary per column, which may only grow. Top-level columns ensure this; a
+    /// replaced dictionary inside a nested column is an error.
     fn note_dictionary(&mut self, message: &ScannedMessage) -> Result<()> {
         let Some((id, is_delta)) = message.dictionary else { return Ok(()) };
         if self.dictionary_ids.insert(id) || is_delta {
@@ -487,7 +488,7 @@ fn join(parts: &[ArrayRef], field: &Field) -> Result<ArrayRef> {
         .map_err(|e| FormatError::arrow(format!("joining rows of column {}", field.name()), e))
 }
 
-/// A packed column as what it is, any other as it is.
+/// A packed column unpacked, any other unchanged.
 fn held_field(field: &Field) -> Field {
     let is = value_type(field);
     match is == *field.data_type() {

@@ -1,4 +1,4 @@
-//! One column of a batch as pipelines take it: where its buffers are.
+//! One column of a batch for pipelines: its buffers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use headrace_ir::{ColumnExtents, Encoding, Extent};
 use crate::arrow::{encoding, row_bits};
 use crate::error::{FormatError, Result};
 
-/// The type that a column of batches has as a column of the table: `code_type` for texts of one
-/// dictionary that is known, plain text otherwise.
+/// The table type of a batches' column: `code_type` for texts of one known dictionary, plain text
+/// otherwise.
 pub(super) fn table_type(data_type: &DataType, has_dictionary: bool) -> DataType {
     match data_type {
         DataType::Dictionary(_, values) => match **values {
@@ -47,7 +47,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// The column of a batch, of the type that the table's column has for it.
+    /// The column of a batch in the table's type for it.
     pub fn of(name: &str, array: &ArrayRef, dictionary: Option<&Dictionary>) -> Result<Self> {
         let wanted = table_type(array.data_type(), dictionary.is_some());
         let unsupported = || FormatError::column(name, format!("its type {wanted} is not read"));
@@ -81,7 +81,7 @@ impl Column {
         Ok(Self { encoding, row_bits, values, offsets, validity })
     }
 
-    /// Where a range of rows lies. It begins at a multiple of
+    /// The location of a range of rows. It begins at a multiple of
     /// [`ROW_ALIGNMENT`](headrace_ir::layout::ROW_ALIGNMENT).
     pub fn extents(&self, first_row: u64, rows: u64) -> ColumnExtents {
         let part = |buffer: &Buffer, bits: u64, rows: u64| Extent {
@@ -108,7 +108,7 @@ impl Column {
         }
     }
 
-    /// Bits that a row takes, text aside.
+    /// Bits per row, without text.
     pub fn row_bits(&self) -> u64 {
         self.row_bits + u64::from(self.validity.is_some())
     }
@@ -119,14 +119,14 @@ impl Column {
         buffers.into_iter().flatten()
     }
 
-    /// The buffers, to be kept.
+    /// The buffers, to be retained.
     pub fn held(&self) -> impl Iterator<Item = HeldBytes> + '_ {
         self.buffers().map(|buffer| Box::new(Held(buffer.clone())) as HeldBytes)
     }
 }
 
-/// Where the text of a row begins. Arrays are checked when they are made: their offsets lie in their
-/// texts and never fall.
+/// Start of a row's text. Arrays are checked on creation: their offsets lie in their texts and never
+/// decrease.
 fn text_offset(offsets: &Buffer, width_bytes: usize, row: u64) -> u64 {
     let mut bytes = [0; 8];
     let at = row as usize * width_bytes;
@@ -142,7 +142,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// Bits that begin at a byte: where they lie, or else copied.
+/// Bits that begin at a byte: in place, or else copied.
 fn packed(bits: &BooleanBuffer) -> Buffer {
     match bits.offset() % 8 {
         0 => bits.inner().slice_with_length(bits.offset() / 8, bits.len().div_ceil(8)),
@@ -158,7 +158,7 @@ pub(super) struct Dictionary {
 }
 
 impl Dictionary {
-    /// Of sorted texts, each once; the reason if they are not.
+    /// From sorted, distinct texts; the reason if they are not.
     pub fn new(values: Arc<StringArray>) -> std::result::Result<Self, String> {
         let is_sorted =
             (1..values.len()).all(|i| values.value(i - 1).as_bytes() < values.value(i).as_bytes());

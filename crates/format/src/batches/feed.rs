@@ -20,11 +20,11 @@ use crate::table::Table;
 /// Chunks over batches: see [`BatchTable`].
 pub(crate) struct BatchFeed {
     table: Arc<BatchTable>,
-    /// Since the first chunk was asked for.
+    /// Set when the first chunk is requested.
     stream: Option<Box<dyn BatchStream>>,
     columns: Vec<usize>,
     options: ChunkOptions,
-    /// The batch that chunks are made of.
+    /// The batch that chunks are cut from.
     batch: Option<Batch>,
     batches: u32,
     rows: u64,
@@ -32,7 +32,7 @@ pub(crate) struct BatchFeed {
     totals: ChunkTotals,
 }
 
-/// A batch of which rows are left.
+/// A batch with remaining rows.
 struct Batch {
     columns: Vec<Column>,
     number: u32,
@@ -41,7 +41,7 @@ struct Batch {
     part_rows: u64,
 }
 
-/// A chunk that is being put together.
+/// A chunk under construction.
 #[derive(Default)]
 struct Gathered {
     segments: Vec<Segment>,
@@ -70,7 +70,7 @@ impl BatchFeed {
         }
     }
 
-    /// Makes sure that there is a batch with rows left; `false` after the last.
+    /// Ensures that there is a batch with remaining rows; `false` after the last.
     fn poll_batch(&mut self, waker: &Waker) -> Poll<Result<bool>> {
         while self.batch.is_none() {
             let stream = match &mut self.stream {
@@ -138,7 +138,7 @@ impl BatchFeed {
         rows.div_ceil(parts).next_multiple_of(ROW_ALIGNMENT)
     }
 
-    /// Adds the next part to a chunk; whether it fitted.
+    /// Adds the next part to a chunk; returns whether it fitted.
     fn take_part(&mut self, gathered: &mut Gathered) -> bool {
         let Some(batch) = &mut self.batch else { return false };
         let rows = batch.part_rows.min(batch.rows - batch.next_row);
@@ -187,8 +187,8 @@ impl BatchFeed {
 }
 
 impl Feed for BatchFeed {
-    /// What a chunk takes follows from the widths of its columns, but for text: then it is what the
-    /// options allow, and a batch with more of it than that cannot be copied.
+    /// The size of a chunk follows from the widths of its columns, except for text: its limit comes
+    /// from the options, and a batch with more text cannot be copied.
     fn bounds(&self) -> FeedBounds {
         let options = self.options;
         let fields = self.table.schema().fields();

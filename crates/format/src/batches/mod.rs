@@ -1,16 +1,16 @@
-//! Record batches of another producer as a table: a child plan, another process, rows that lie in
-//! no file.
+//! Record batches of another producer as a table: a child plan, another process, rows without a
+//! file.
 //!
 //! ```text
 //! producer ──► BatchStream (or BatchSender ═ bounded queue ═) ──► BatchTable ──feed──► chunks over
 //!                                                                      the batches' own memory
 //! ```
 //!
-//! Batches come once. A feed pulls them only as its chunks are wanted, and lets each go when the last
-//! chunk over it is done, so that what is alive of them is what the race works on. Values of fixed
-//! width and text are looked at where they lie; copied are bitmaps of slices that begin in the middle
-//! of a byte, codes where the producer's dictionaries are made one, and text that lies as views or,
-//! for want of one dictionary, as codes.
+//! Batches come once. A feed pulls them as its chunks are needed, and releases each when the last
+//! chunk over it is done, so only the batches in flight are alive. Fixed-width values and text are
+//! used in place. Copied are bitmaps of slices that begin in the middle of a byte, codes where the
+//! producer's dictionaries are unified, and text that is stored as views or, without a common
+//! dictionary, as codes.
 
 mod column;
 mod feed;

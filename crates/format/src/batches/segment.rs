@@ -1,4 +1,4 @@
-//! A batch for those who look at it at once.
+//! A batch for immediate use.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use headrace_ir::Segment;
 use super::column::Column;
 use crate::error::{FormatError, Result};
 
-/// A batch as one segment over its own memory, all columns in order. Values and text are looked at
-/// where they lie; what is copied, the [module](super) says.
+/// A batch as one segment over its own memory, all columns in order. Values and text are used in
+/// place; the [module](super) lists what is copied.
 pub struct BatchSegment {
     segment: Segment,
     columns: Vec<Column>,
@@ -25,7 +25,7 @@ impl BatchSegment {
     /// The segment of a batch.
     ///
     /// # Errors
-    /// A column of a type that pipelines do not know, more rows than a segment has.
+    /// A column of a type that pipelines do not know, more rows than fit a segment.
     pub fn of(batch: &RecordBatch) -> Result<Self> {
         let too_many = |_| FormatError::Argument("a batch of more than 2^31 rows".to_string());
         let rows = i32::try_from(batch.num_rows()).map_err(too_many)?.unsigned_abs();
@@ -37,7 +37,7 @@ impl BatchSegment {
         Ok(Self { segment, columns })
     }
 
-    /// How its columns lie.
+    /// The encodings of its columns.
     pub fn segment(&self) -> &Segment {
         &self.segment
     }

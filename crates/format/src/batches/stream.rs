@@ -1,4 +1,4 @@
-//! Where batches come from: a stream that never waits, and a queue for producers that do.
+//! Sources of batches: a stream that never waits, and a queue for producers that do.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -11,10 +11,10 @@ use arrow_array::RecordBatch;
 /// An error of a producer: any error that can be sent between threads.
 pub type ProducerError = Box<dyn Error + Send + Sync>;
 
-/// Gives record batches, of one schema, each once.
+/// Delivers record batches of one schema, each once.
 pub trait BatchStream: Send {
-    /// The next batch; `None` after the last. Must not wait: it is called by threads that drive
-    /// reads. Where there is nothing yet, `waker` (that of the last call) is woken when there is.
+    /// The next batch; `None` after the last. Must not wait, because threads that drive reads call
+    /// it. If there is none yet, `waker` (that of the last call) is woken when there is.
     fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<RecordBatch, ProducerError>>>;
 }
 
@@ -24,7 +24,7 @@ impl<S: BatchStream + ?Sized> BatchStream for Box<S> {
     }
 }
 
-/// Batches that are there already, or are made without waiting.
+/// Batches that exist already, or are made without waiting.
 #[derive(Debug)]
 pub struct Ready<I>(pub I);
 
@@ -37,13 +37,13 @@ where
     }
 }
 
-/// A queue of at most `batches_max` (at least 1) batches between a producer with a thread of its own
-/// and a run: the producer waits while it is full.
+/// A queue of at most `batches_max` (at least 1) batches between a producer on its own thread and a
+/// run: the producer waits while it is full.
 pub fn batch_channel(batches_max: usize) -> (BatchSender, BatchReceiver) {
     channel(batches_max)
 }
 
-/// As [`batch_channel`], of anything.
+/// Like [`batch_channel`], for any items.
 pub fn channel<T>(items_max: usize) -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(Shared {
         items_max: items_max.max(1),
@@ -61,7 +61,7 @@ pub fn channel<T>(items_max: usize) -> (Sender<T>, Receiver<T>) {
 struct Shared<T> {
     items_max: usize,
     state: Mutex<State<T>>,
-    /// One was taken, or nobody takes any more.
+    /// An item was taken, or the consumer is gone.
     taken: Condvar,
 }
 
@@ -85,7 +85,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// Wakes who waits for what was changed.
+/// Wakes the waiters after a change.
 fn wake<T>(mut state: MutexGuard<'_, State<T>>) {
     let waker = state.waker.take();
     drop(state);
@@ -94,8 +94,8 @@ fn wake<T>(mut state: MutexGuard<'_, State<T>>) {
     }
 }
 
-/// The producer's end. Dropped without [`finish`](Self::finish), by a panic say, it makes the run
-/// fail: part of the batches must never be taken for all of them.
+/// The producer's end. Dropped without [`finish`](Self::finish), for example by a panic, it makes
+/// the run fail: a part of the batches must never be taken for all of them.
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
@@ -110,7 +110,7 @@ impl<T> fmt::Debug for Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// Hands one over, waiting while the queue is full; `false` if nobody wants any more.
+    /// Hands one over, waiting while the queue is full; `false` if the consumer is gone.
     pub fn send(&self, item: T) -> bool {
         let mut state = self.shared.state();
         while state.items.len() >= self.shared.items_max && !state.is_abandoned {
@@ -124,12 +124,12 @@ impl<T> Sender<T> {
         true
     }
 
-    /// There are no more.
+    /// The end of the items.
     pub fn finish(self) {
         self.shared.end(Ok(()));
     }
 
-    /// There are no more because of an error: the run fails with it.
+    /// The end by an error: the run fails with it.
     pub fn fail(self, error: impl Into<ProducerError>) {
         self.shared.end(Err(error.into()));
     }
@@ -141,7 +141,7 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-/// The run's end. Dropped, it lets a producer that waits know that nobody wants any more.
+/// The run's end. When dropped, it tells a waiting producer that no more items are wanted.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
 }

@@ -14,13 +14,13 @@ use crate::arrow::{ChunkOptions, ColumnBound, encoding, ir_type};
 use crate::error::{FormatError, Result};
 use crate::{Feed, Table};
 
-/// Record batches that come once, as a table without files. Nothing is known of their number, unless
-/// the producer says, nor of their values; no condition prunes any. What a run reads of them is not
-/// kept for another.
+/// One-time record batches as a table without files. Their number is unknown unless the producer
+/// states it, and so are their values; no condition prunes any. A run's data are not cached for
+/// another.
 ///
-/// Text that lies as views or as codes is plain text of the table, so that every batch may have a
-/// dictionary of its own; [`with_dictionary`](Self::with_dictionary) makes it codes of one
-/// dictionary, which is what a GPU takes.
+/// Text stored as views or as codes is plain text of the table, so that every batch may have its
+/// own dictionary; [`with_dictionary`](Self::with_dictionary) makes it codes of one dictionary,
+/// which a GPU needs.
 pub struct BatchTable {
     pub(super) name: Arc<SourceFile>,
     /// As the batches have them.
@@ -39,7 +39,7 @@ impl fmt::Debug for BatchTable {
 }
 
 impl BatchTable {
-    /// The batches of a stream, which are of this schema; `name` is for errors.
+    /// The batches of a stream with this schema; `name` is for errors.
     pub fn new(name: &str, schema: &Schema, stream: impl BatchStream + 'static) -> Self {
         let columns = schema.fields().len();
         let (check_identity, cached) = (false, false);
@@ -67,12 +67,11 @@ impl BatchTable {
         self.schema = Arc::new(Schema::new_with_metadata(fields, self.fields.metadata().clone()));
     }
 
-    /// All texts of a column that batches have as codes, sorted by bytes, each once: a batch with
-    /// another is an error.
+    /// All texts of a column that the batches have as codes, sorted by bytes, distinct: a batch
+    /// with another text is an error.
     ///
     /// # Errors
-    /// [`FormatError::Argument`] for a column that has no codes of text, or texts that are not
-    /// sorted.
+    /// [`FormatError::Argument`] for a column without text codes, or texts that are not sorted.
     pub fn with_dictionary(mut self, column: usize, texts: Arc<StringArray>) -> Result<Self> {
         let argument = |cause: &str| FormatError::Argument(format!("column {column}: {cause}"));
         let data_type = self.fields.fields().get(column).map(|field| field.data_type());
@@ -85,19 +84,19 @@ impl BatchTable {
         Ok(self)
     }
 
-    /// A promise of the producer, which lets processors size what they gather: more rows than this
-    /// are an error.
+    /// A promise of the producer, by which processors size their results: more rows than this are
+    /// an error.
     pub fn with_rows_max(self, rows_max: u64) -> Self {
         Self { rows_max: Some(rows_max), ..self }
     }
 
-    /// Batches in memory that somebody else may write to: copied first, then looked at.
+    /// Batches in memory that may be written concurrently: copied first, then examined.
     pub fn copied_first(mut self) -> Self {
         self.policy.copy_first = true;
         self
     }
 
-    /// The stream, for the one who reads it.
+    /// The stream, for its reader.
     pub(super) fn take_stream(&self) -> Result<Box<dyn BatchStream>> {
         let taken = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
         let why = "its batches come once, and were read before: hand over others";
@@ -142,8 +141,8 @@ impl Table for BatchTable {
         Some(&self.dictionaries.get(column)?.as_ref()?.values)
     }
 
-    /// Nothing is pulled before the first chunk is asked for; the feed that does that first has the
-    /// batches, and of others that is an error.
+    /// Nothing is pulled before the first chunk is requested; the first feed that does so owns the
+    /// batches, and any other gets an error.
     fn feed(
         self: Arc<Self>,
         columns: &[usize],

@@ -1,4 +1,4 @@
-//! Blocks that others may write to, one thread's share of them.
+//! One thread's decoder for blocks that others may write to.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -12,21 +12,21 @@ use super::server_pages::{IN_MEMORY, block_of};
 use super::table::HeapTable;
 use crate::{PageDecoder, Pages, Result};
 
-/// Values of a batch: half of what a small core's second cache has, so that they are still there when
-/// they are computed with.
+/// Size of a batch: half of a small core's second-level cache, so that the values are still cached
+/// when they are processed.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Of rows that are narrow, or only counted.
+/// For rows that are narrow, or only counted.
 const BATCH_ROWS: usize = 64 << 10;
 
-/// Decodes a table's blocks, and reroutes those that it does not.
+/// Decodes a table's blocks, and reroutes those that it cannot decode.
 pub(super) struct BlockDecoder {
     table: Arc<HeapTable>,
     columns: Vec<usize>,
-    /// The part that the blocks at hand are of, and its decoder.
+    /// The part of the current blocks, and its decoder.
     part: usize,
     decoder: Decoder,
-    /// The block at hand, as it was when it was copied.
+    /// The current block, as it was when it was copied.
     page: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ impl BlockDecoder {
         Ok(Self { table, columns: columns.to_vec(), part: 0, decoder, page })
     }
 
-    /// Takes one block, before `next`; [`Reroute::BatchFull`] if it must be taken once more.
+    /// Takes one block, before `next`; [`Reroute::BatchFull`] if it must be taken again.
     fn take(
         &mut self,
         bytes: &[u8],
@@ -62,7 +62,7 @@ impl BlockDecoder {
         }
     }
 
-    /// Takes a page that the server handed over; as [`take`](Self::take).
+    /// Takes a page from the server; like [`take`](Self::take).
     fn take_vouched(&mut self, page: &[u8], block: Block) -> std::result::Result<(), Reroute> {
         match self.decoder.decode_vouched(page) {
             Err(full @ Reroute::BatchFull { .. }) if self.decoder.rows() > 0 => Err(full),
@@ -79,14 +79,14 @@ impl BlockDecoder {
     }
 }
 
-/// Bytes that memory brings at once.
+/// Size of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// Bytes that are copied at once: with the widest loads that there are.
+/// Bytes per copy step: the widest loads.
 const PART_BYTES: usize = 8 * LINE_BYTES;
 
-/// Copies a block, and calls for the next one line by line: it comes into the core's second cache while
-/// this one is decoded, which takes about as long as bringing it.
+/// Copies a block and prefetches the next one line by line: it arrives in the core's second-level cache
+/// while this one is decoded, which takes about as long.
 fn copy(bytes: &[u8], page: &mut Vec<u8>, next: &[u8]) {
     page.resize(bytes.len(), 0);
     if next.len() < bytes.len() {

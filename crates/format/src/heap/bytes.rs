@@ -1,6 +1,6 @@
-//! Little-endian numbers at a position, for bytes that nobody has checked.
+//! Little-endian numbers at a position, from unchecked bytes.
 
-/// `N` bytes at `at`, if they are there.
+/// `N` bytes at `at`, if they exist.
 #[inline(always)]
 pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
@@ -22,7 +22,7 @@ pub(super) fn align_up(at: usize, mask: usize) -> usize {
     (at + mask) & !mask
 }
 
-/// `N` bytes each at `distance` behind `places` of a page; `None` if some are not in it.
+/// `N` bytes each at `distance` after `places` of a page; `None` if some are outside.
 #[inline(always)]
 pub(super) fn gather<'a, const N: usize>(
     page: &'a [u8],

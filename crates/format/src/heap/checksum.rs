@@ -1,15 +1,15 @@
 //! The checksum of a page, as `checksum_impl.h` of PostgreSQL defines it.
 //!
-//! The page is a matrix of 32 columns of 32-bit words. Each column is hashed by itself, which lets
-//! vector units work on all at once, by FNV-1a with one more mixing: with `t = hash ^ word`, the
-//! next hash is `t * 16777619 ^ (t >> 17)`. Each column starts from its own offset and takes two
-//! rounds of zeros at the end; the columns' hashes are folded by XOR. The checksum's own field
-//! counts as zero. The block number is mixed in by XOR, so that a block at the wrong place is
-//! noticed, and the result is reduced to 1..=65535: zero never occurs.
+//! The page is a matrix of 32 columns of 32-bit words. Each column is hashed separately, so vector
+//! units can process all at once, by FNV-1a with one more mixing: with `t = hash ^ word`, the next
+//! hash is `t * 16777619 ^ (t >> 17)`. Each column starts from its own offset and takes two rounds
+//! of zeros at the end; the columns' hashes are folded by XOR. The checksum's own field counts as
+//! zero. The block number is mixed in by XOR, so that a misplaced block is noticed, and the result
+//! is reduced to 1..=65535: zero never occurs.
 //!
-//! Sixteen bits: about one random change in 65535 goes unseen.
+//! Sixteen bits: about one random change in 65535 goes undetected.
 
-/// Columns hashed side by side.
+/// Columns hashed in parallel.
 const LANES: usize = 32;
 const ROW_BYTES: usize = LANES * 4;
 const PRIME: u32 = 16_777_619;
@@ -23,7 +23,7 @@ const OFFSETS: [u32; LANES] = [
     0x783125BB, 0x6CA8EAA2, 0xE407EAC6, 0x4B5CFC3E, 0x9FBF8C76, 0x15CA20BE, 0xF2CA9FD3, 0x959BD756,
 ];
 
-/// The checksum that a page has as block `block` of its relation (counted over all segments).
+/// The checksum of a page as block `block` of its relation (counted over all segments).
 pub(super) fn checksum(page: &[u8], block: u32) -> u16 {
     let folded = hash(page) ^ block;
     // At most 65535, so that nothing is lost.

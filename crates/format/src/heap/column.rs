@@ -1,4 +1,4 @@
-//! One wanted column: its values so far, as Arrow will have them.
+//! One wanted column: its values so far, in Arrow's layout.
 
 use std::sync::Arc;
 
@@ -33,16 +33,16 @@ const OTHER_DIGITS: Flaw = "a numeric shows other digits behind the point than i
 #[derive(Debug)]
 pub(super) struct Column {
     attribute: usize,
-    /// Where the places of the attribute's values are.
+    /// The slot of the attribute's positions.
     slot: usize,
     values: Values,
     valid: NullBufferBuilder,
-    /// The memory of the batch before, which is this one's as soon as nobody else has it any more: a
-    /// batch is computed with where the one before was, in the core's cache, and grows only once.
+    /// The memory of the previous batch, reused as soon as it has no other owner: so a batch is
+    /// processed where the previous one was, in the core's cache, and memory grows only once.
     given: Vec<Buffer>,
-    /// What tuples have that are older than the column.
+    /// The default of tuples that are older than the column.
     missing: Vec<u8>,
-    /// What is asked of documents.
+    /// The query on documents.
     query: Option<JsonbQuery>,
 }
 
@@ -59,7 +59,7 @@ enum Values {
         values: Vec<i128>,
         precision: u8,
         scale: i8,
-        /// Whether each value shows so many digits behind the point.
+        /// Whether each value must have this display scale.
         is_shown: bool,
     },
     DigitsShown {
@@ -82,7 +82,7 @@ enum Values {
     },
 }
 
-/// The rows of a page that a column takes: where they start and what else is needed.
+/// The rows of a page for a column: their positions and other inputs.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
     page: &'a [u8],
@@ -136,7 +136,7 @@ impl Column {
         Ok(())
     }
 
-    /// Bytes that the values of its `rows` take here.
+    /// Bytes of its `rows` values here.
     pub(super) fn values_bytes(&self, rows: usize) -> usize {
         match (&self.values, self.values.kind().stored().0) {
             (Values::JsonbField(fields), _) => fields.values_bytes(rows),
@@ -148,13 +148,13 @@ impl Column {
         }
     }
 
-    /// Forgets all rows from `rows` on.
+    /// Drops all rows from `rows` on.
     pub(super) fn truncate(&mut self, rows: usize) {
         self.values.truncate(rows);
         self.valid.truncate(rows);
     }
 
-    /// The array of all rows; the column is empty then.
+    /// The array of all rows; empties the column.
     pub(super) fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         let valid = self.valid.finish();
         let kind = self.values.kind();
@@ -332,7 +332,7 @@ impl Values {
         }
     }
 
-    /// Takes over memory of values that were, while there are none.
+    /// Reuses the memory of former values, while there are none.
     fn grow_into(&mut self, given: Vec<Buffer>) {
         let mut given = given.into_iter();
         match self {
@@ -356,7 +356,7 @@ impl Values {
         }
     }
 
-    /// The array, and its memory to be taken over.
+    /// The array, and its memory for reuse.
     fn into_array(
         self,
         valid: Option<NullBuffer>,
@@ -433,7 +433,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// The value of `N` bytes at a place; None where it is NULL.
+    /// The value of `N` bytes at a position; None for NULL.
     #[inline]
     fn stored<const N: usize>(self, place: u16) -> Result<Option<[u8; N]>, Flaw> {
         let bytes = match place {
@@ -444,7 +444,7 @@ impl Rows<'_> {
         bytes.map(Some).ok_or(Self::CUT)
     }
 
-    /// Gives each value's content, None where it is NULL.
+    /// Delivers each value's content, None for NULL.
     #[inline]
     fn variable(
         self,

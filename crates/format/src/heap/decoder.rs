@@ -15,9 +15,9 @@ use super::uniform::Tuples;
 use super::walk::Places;
 use crate::{FormatError, Result};
 
-/// Decodes blocks of one relation into the columns that are wanted of it.
+/// Decodes blocks of one relation into its wanted columns.
 ///
-/// It allocates as its columns grow, and nothing for a tuple.
+/// It allocates as its columns grow, not per tuple.
 #[derive(Debug)]
 pub struct Decoder {
     block_bytes: usize,
@@ -27,20 +27,20 @@ pub struct Decoder {
     schema: SchemaRef,
     columns: Vec<Column>,
     rows: usize,
-    /// Of the page at hand.
+    /// For the current page.
     places: Places,
     tuples: Tuples,
-    /// The compressed value at hand, expanded.
+    /// The current compressed value, expanded.
     expanded: Vec<u8>,
 }
 
 impl Decoder {
-    /// A decoder of attributes `wanted`, by their positions in the relation, in the order that
-    /// the batches' columns are to have.
+    /// A decoder of attributes `wanted`, by position in the relation, in the order of the batches'
+    /// columns.
     ///
     /// # Errors
     ///
-    /// The description makes no sense, or a wanted attribute cannot be decoded.
+    /// The description is inconsistent, or a wanted attribute cannot be decoded.
     pub fn new(relation: &Relation, wanted: &[usize]) -> Result<Self> {
         let kinds = relation.check(wanted)?;
         let mut attributes: Vec<usize> = Vec::new();
@@ -83,22 +83,22 @@ impl Decoder {
         self.rows
     }
 
-    /// Bytes of their values, bitmaps of NULLs aside.
+    /// Bytes of their values, without NULL bitmaps.
     pub fn values_bytes(&self) -> usize {
         self.columns.iter().map(|column| column.values_bytes(self.rows)).sum()
     }
 
-    /// Appends the rows of a block in the order of their line pointers and returns how many.
+    /// Appends the rows of a block in the order of their line pointers and returns their number.
     /// `block` is its number in the relation, counted over all segments.
     ///
     /// # Errors
-    /// The server must read this block; none of its rows has been appended.
+    /// The server must read this block; none of its rows was appended.
     pub fn decode(&mut self, page: &[u8], block: u32) -> std::result::Result<usize, Reroute> {
         self.append_all(Page::all_visible(page, self.block_bytes, self.checksums.then_some(block))?)
     }
 
-    /// Appends the rows of all line pointers of a page that the caller vouches for, as
-    /// [`decode_lines`](Self::decode_lines) does.
+    /// Appends the rows of all line pointers of a page that the caller vouches for, like
+    /// [`decode_lines`](Self::decode_lines).
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -132,10 +132,10 @@ impl Decoder {
         self.append(page.bytes)
     }
 
-    /// Appends the rows of these line pointers of a page, counted from 1, and returns how many. The
-    /// caller has the page from the server's own memory, where checksums are not kept, and vouches
-    /// for the tuples: that its snapshot sees them, and that the page stays as it is. What else is
-    /// on the page does not matter.
+    /// Appends the rows of these line pointers of a page, counted from 1, and returns their number.
+    /// The caller has the page from the server's own memory, where checksums are not maintained,
+    /// and vouches that its snapshot sees the tuples and that the page does not change. The rest of
+    /// the page does not matter.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -155,7 +155,7 @@ impl Decoder {
         self.append(page.bytes)
     }
 
-    /// Appends the values at the places of a page.
+    /// Appends the values at the positions of a page.
     fn append(&mut self, page: &[u8]) -> std::result::Result<usize, Reroute> {
         for column in 0..self.columns.len() {
             let places = self.places.column(self.columns[column].slot());
@@ -169,7 +169,7 @@ impl Decoder {
         Ok(self.places.rows)
     }
 
-    /// The rows so far, which may be none. The decoder is empty then and can go on.
+    /// The rows so far, possibly none. The decoder is then empty and can continue.
     ///
     /// # Errors
     ///

@@ -1,4 +1,8 @@
 //! Chunks of blocks, and between them chunks of the rows that the server reads.
+//!
+//! Columns that a device keeps from a heap are told from older ones by a stamp, which the owner gives with the list
+//! of blocks, not by a file's time. Segments are cut where stamps are cut, so that every run finds them again. A
+//! segment whose columns are all kept is a chunk of its own kind, of which nothing is read.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,19 +23,21 @@ use crate::batches::{BatchFeed, BatchTable, Receiver};
 use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
 use crate::{FormatError, Result};
 
-/// Chunks of a [`HeapTable`]: of its blocks and of its stream by turns, as long as both have any.
+/// Chunks of a [`HeapTable`]: alternately of its blocks and of its stream, as long as both have
+/// any.
 pub(super) struct HeapFeed {
     table: Arc<HeapTable>,
     options: ChunkOptions,
-    /// The part at hand, how many of its ranges of blocks were given, and its first block that was not.
+    /// The current part, the number of its block ranges already given, and its first block that was
+    /// not.
     part: usize,
     ranges: usize,
     next: u32,
     streamed: BatchFeed,
-    /// Pages that the server hands over, since the first chunk was asked for.
+    /// Pages from the server, set when the first chunk is requested.
     pages: Option<Receiver<ServerPages>>,
     pages_name: Arc<SourceFile>,
-    /// Whether the last chunk was one of the stream's.
+    /// Whether the last chunk came from the stream.
     was_streamed: bool,
     has_ended: bool,
     /// Of the blocks.
@@ -68,13 +74,13 @@ impl HeapFeed {
         self.table.parts.block_bytes() as u64
     }
 
-    /// Bytes of blocks that a chunk is filled with.
+    /// Target bytes of a chunk of blocks.
     fn wanted_bytes(&self) -> u64 {
         self.options.chunk_bytes_wanted.min(self.options.chunk_bytes_max)
     }
 
-    /// The next blocks of one range and one file of the part at hand, as many as a chunk with
-    /// `filled_bytes` takes.
+    /// The next blocks of one range and one file of the current part, as many as fit a chunk with
+    /// `filled_bytes`.
     fn next_run(&mut self, filled_bytes: u64) -> Option<Range<u32>> {
         let (range, file_blocks) = loop {
             let blocks = &self.table.parts.get(self.part)?.blocks;
@@ -102,7 +108,7 @@ impl HeapFeed {
         Some(self.next..self.next + blocks.min(fitting))
     }
 
-    /// The part of a run that its file has; the rest is for the server if there is none.
+    /// The part of a run that exists in its file; the rest is rerouted to the server.
     fn segment(&self, run: &Range<u32>) -> Result<Option<Segment>> {
         let Some(part) = self.table.parts.get(self.part) else { return Ok(None) };
         let (file_blocks, block_bytes) = (part.blocks.blocks_per_file, self.block_bytes());
@@ -118,7 +124,8 @@ impl HeapFeed {
         Ok(Some(self.pages_segment(file, Extent { offset, bytes })))
     }
 
-    /// Has the server read blocks that the file does not have: of the first it has `found_bytes`.
+    /// Reroutes blocks that the file does not have to the server; it has `found_bytes` of the
+    /// first.
     fn reroute(&self, run: &Range<u32>, found_bytes: usize) {
         let block_bytes = self.table.parts.block_bytes();
         for number in run.clone() {
@@ -156,7 +163,7 @@ impl HeapFeed {
         Ok(Some(FedChunk { chunk, memory: None }))
     }
 
-    /// What the server sends: rows, and pages.
+    /// Rows and pages from the server.
     fn poll_server(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
         let streamed = self.streamed.poll_next(waker);
         // Rows end last.
@@ -213,8 +220,8 @@ impl HeapFeed {
 }
 
 impl Feed for HeapFeed {
-    /// Of blocks a chunk has what is wanted, rounded up to a block, in one segment or in many small
-    /// ones; of the stream what chunks of batches have.
+    /// A chunk of blocks has the wanted size, rounded up to a block, in one segment or in many
+    /// small ones; a chunk of the stream has the size of batch chunks.
     fn bounds(&self) -> FeedBounds {
         let (options, block_bytes) = (self.options, self.block_bytes());
         let (wanted, extra) = (self.wanted_bytes().max(1), options.extent_extra_bytes);

@@ -1,7 +1,7 @@
-//! Fields of documents as columns: their texts, and what casts make of these.
+//! Fields of documents as columns: their texts, and casts of these.
 //!
-//! A cast is done where nothing can be meant but what PostgreSQL means: whole numbers of digits and a sign, decimals
-//! without an exponent, `true` and `false`. All else is refused, and is the server's to decide.
+//! A cast is done only if its meaning is certain to be PostgreSQL's: integers of digits and a sign, decimals without
+//! an exponent, `true` and `false`. Everything else is rerouted, for the server to decide.
 
 use std::sync::Arc;
 
@@ -15,27 +15,27 @@ use serde::{Deserialize, Serialize};
 use super::jsonb;
 use super::pieces::Pieces;
 
-/// What becomes of a field.
+/// The target of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JsonbType {
     /// Its text → Utf8.
     Text,
-    /// A whole number → Int64.
+    /// An integer → Int64.
     Integer,
     /// A number → Float64.
     Float,
-    /// A truth value → Boolean.
+    /// A boolean → Boolean.
     Bool,
     /// A number → Decimal128.
     Number {
-        /// Digits in all.
+        /// Precision.
         precision: u8,
-        /// Digits behind the point.
+        /// Scale.
         scale: i8,
     },
-    /// How many digits behind the point a number shows → Int32.
+    /// The display scale of a number → Int32.
     DigitsShown {
-        /// No more than so many.
+        /// The maximum.
         most: u8,
     },
 }
@@ -53,14 +53,14 @@ impl JsonbType {
     }
 }
 
-/// A text as a whole number.
+/// A text as an integer.
 pub fn integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_whole = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     is_whole.then(|| text.parse().ok()).flatten()
 }
 
-/// A text as a float: not one that is too large for it, or too small.
+/// A text as a float: not an overflow or underflow.
 pub fn float(text: &str) -> Option<f64> {
     let is_plain =
         text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'));
@@ -70,7 +70,7 @@ pub fn float(text: &str) -> Option<f64> {
     (value.is_finite() && (value != 0.0 || is_zero)).then_some(value)
 }
 
-/// A text as a truth value.
+/// A text as a boolean.
 pub fn truth(text: &str) -> Option<bool> {
     match text {
         "true" => Some(true),
@@ -79,7 +79,7 @@ pub fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// A text as a decimal of such a type, and how many digits behind the point it shows.
+/// A text as a decimal of this type, with its display scale.
 pub fn decimal(text: &str, precision: u8, scale: i8) -> Option<(i128, u8)> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, behind) = match digits.split_once('.') {
@@ -104,9 +104,9 @@ pub fn decimal(text: &str, precision: u8, scale: i8) -> Option<(i128, u8)> {
 pub(super) struct FieldColumn {
     pub of: JsonbType,
     values: FieldValues,
-    /// Where there is a value.
+    /// Validity.
     found: NullBufferBuilder,
-    /// The text at hand.
+    /// The current text.
     text: Vec<u8>,
 }
 
@@ -145,7 +145,7 @@ impl FieldColumn {
         Self { of, values, found: NullBufferBuilder::new(0), text: Vec::new() }
     }
 
-    /// Bytes of the values of so many rows.
+    /// Bytes of the values of this many rows.
     pub(super) fn values_bytes(&self, rows: usize) -> usize {
         match &self.values {
             FieldValues::Text(texts) => rows * size_of::<i32>() + texts.bytes_len(),

@@ -1,4 +1,4 @@
-//! What is asked of PostgreSQL's jsonb, as stored: the text of a field, or whether fields have certain values.
+//! Queries on PostgreSQL's jsonb as stored: the text of a field, or whether fields have certain values.
 //!
 //! ```text
 //! header  28 bits: count; 0x1000_0000 a scalar as an array of one, 0x2000_0000 an object, 0x4000_0000 an array
@@ -7,7 +7,7 @@
 //! data    the entries' bytes; numbers and containers start at multiples of four, padding counts as theirs
 //! ```
 //!
-//! Nothing is believed: every place is checked before it is read.
+//! Nothing is trusted: every position is checked before it is read.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,34 +31,34 @@ const CONTAINER: u32 = 0x5000_0000;
 const WORD_BYTES: usize = 4;
 const CUT: Flaw = "a jsonb value is longer than its container";
 
-/// What is asked of a document.
+/// A query on a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JsonbQuery {
-    /// `document -> key -> .. ->> key`, or a cast of it: NULL where there is none.
+    /// `document -> key -> .. ->> key`, or a cast of it: NULL if it is missing.
     Field {
         /// The keys.
         path: Vec<String>,
-        /// What becomes of it.
+        /// The target of the field.
         of: JsonbType,
     },
     /// `document @> '{"key": scalar, ..}'`.
     Contains(Vec<(String, JsonbScalar)>),
 }
 
-/// A value that has no others in it.
+/// A scalar value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JsonbScalar {
     /// A text.
     String(String),
-    /// A number as it is shown, without zeros at the end behind the point.
+    /// A number in display form, without trailing zeros after the point.
     Number(String),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// The null of JSON.
     Null,
 }
 
-/// The text of what stands at the end of a path, appended to `text`; `false` where nothing does, or a null.
+/// Appends the text at the end of a path to `text`; `false` if it is missing or null.
 ///
 /// # Errors
 /// It is an object or an array, or the document is damaged.
@@ -90,7 +90,7 @@ pub(super) fn text(document: &[u8], path: &[String], text: &mut Vec<u8>) -> Resu
     Ok(true)
 }
 
-/// Whether a document is an object that has all of these fields.
+/// Whether a document is an object with all of these fields.
 pub(super) fn contains(
     document: &[u8],
     wanted: &[(String, JsonbScalar)],
@@ -110,7 +110,7 @@ pub(super) fn contains(
 
 struct Value<'a> {
     kind: u32,
-    /// Without what pads its start.
+    /// Without its leading padding.
     bytes: &'a [u8],
 }
 
@@ -131,7 +131,7 @@ impl Value<'_> {
     }
 }
 
-/// A number's text without zeros at the end behind the point.
+/// A number's text without trailing zeros after the point.
 pub(super) fn trimmed(text: &[u8]) -> &[u8] {
     if !text.contains(&b'.') {
         return text;
@@ -145,7 +145,7 @@ fn header(container: &[u8]) -> Result<u32, Flaw> {
     u32_at(container, 0).ok_or("a jsonb is too short")
 }
 
-/// The content of a number, which has a header of its own.
+/// The content of a number, which has its own header.
 fn number(bytes: &[u8]) -> Result<&[u8], Flaw> {
     match content(bytes, 0)? {
         Content::Plain(content) => Ok(content),
@@ -153,7 +153,7 @@ fn number(bytes: &[u8]) -> Result<&[u8], Flaw> {
     }
 }
 
-/// The value of a field of an object; `None` for other containers, too.
+/// The value of a field of an object; `None` for other containers too.
 fn field<'a>(container: &'a [u8], key: &str) -> Result<Option<Value<'a>>, Flaw> {
     let header = header(container)?;
     if header & OBJECT == 0 {
@@ -193,7 +193,7 @@ impl<'a> Entries<'a> {
         u32_at(self.words, entry * WORD_BYTES).ok_or(CUT)
     }
 
-    /// Where an entry ends that starts there.
+    /// The end of an entry that starts there.
     fn end(&self, entry: usize, start: usize) -> Result<usize, Flaw> {
         let word = self.word(entry)?;
         let bytes = (word & COUNT) as usize;
@@ -222,13 +222,13 @@ impl<'a> Entries<'a> {
 }
 
 impl JsonbScalar {
-    /// Of a number's text.
+    /// For a number's text.
     pub fn number(text: &str) -> Self {
         Self::Number(String::from_utf8_lossy(trimmed(text.as_bytes())).into_owned())
     }
 }
 
-/// The fields of an object that has no objects or arrays in it; `None` for all else.
+/// The fields of an object without nested objects or arrays; `None` for everything else.
 pub fn flat_fields(document: &[u8]) -> Option<Vec<(String, JsonbScalar)>> {
     let header = header(document).ok().filter(|header| header & OBJECT != 0)?;
     let pairs = (header & COUNT) as usize;

@@ -27,36 +27,35 @@
 //!     └─ BatchStream: rows of rerouted and unlisted blocks ──► chunks of batches ═ race ═►
 //! ```
 //!
-//! On a device other code takes the pages apart, by a plan ([`HeapBlocks::page_plan`]) and with the same
-//! answers ([`PageSource`](crate::PageSource)); what that code is not made for, compressed values above all, it
-//! reroutes.
+//! On a device other code decodes the pages, by a plan ([`HeapBlocks::page_plan`]) and with the same results
+//! ([`PageSource`](crate::PageSource)); it reroutes what it cannot decode, above all compressed values.
 //!
 //! # What it answers
 //!
-//! For one block: exactly the rows that lie in it, or [`Reroute`]: let the server read this block
-//! through its buffers. There is no third answer. Bytes read beside a running server may be torn,
-//! stale, half-written or garbage, so that nothing in them is believed: each offset and length is
-//! checked before it is used, hint bits must agree with `PD_ALL_VISIBLE`, values that Arrow cannot
-//! hold are never bent into ones that it can. Where the cluster has data checksums they are
-//! verified; without them a torn page whose two halves are both well-formed cannot be told from a
-//! good one, and the caller must make sure that no write was under way (the buffer's state before
-//! and after, or the page's LSN).
+//! For one block: exactly its rows, or [`Reroute`], which means that the server must read this
+//! block through its buffers. There is no third answer. Bytes read beside a running server may be
+//! torn, stale, half-written or garbage, so nothing in them is trusted: each offset and length is
+//! checked before use, hint bits must agree with `PD_ALL_VISIBLE`, and values that Arrow cannot
+//! represent are never changed into ones that it can. Data checksums are verified if the cluster
+//! has them. Without them a torn page whose two halves are both well-formed cannot be detected, and
+//! the caller must ensure that no write was under way (by the buffer's state before and after, or
+//! by the page's LSN).
 //!
 //! # Who may ask
 //!
-//! Whoever knows that the block is all-visible in the visibility map and not dirty in shared
+//! A caller who knows that the block is all-visible in the visibility map and not dirty in shared
 //! buffers. The page itself must say `PD_ALL_VISIBLE` too; then every tuple in it is visible to
-//! every snapshot, and no transaction needs to be known here. A page of zeros says nothing of that
-//! kind (its rows may be in shared buffers alone), so that it is [`Reroute::NewPage`].
+//! every snapshot, and no transaction state is needed. A page of zeros says no such thing (its rows
+//! may be in shared buffers only), so it is [`Reroute::NewPage`].
 //!
-//! Whoever knows the tuples of a page of shared buffers that its own snapshot sees:
-//! [`Decoder::decode_lines`] decodes these, whatever the page says of itself. [`ServerPages`] are copies of
-//! such pages in which only these are left ([`keep_lines`]); workers decode them.
+//! A caller who knows which tuples of a page of shared buffers its own snapshot sees:
+//! [`Decoder::decode_lines`] decodes these, whatever the page says. [`ServerPages`] are copies of such
+//! pages in which only these tuples are left ([`keep_lines`]); workers decode them.
 //!
 //! # What it must never know
 //!
-//! A PostgreSQL process, its memory, catalogs, locks, snapshots; pgrx; libpq. It is given bytes and
-//! a description.
+//! A PostgreSQL process, its memory, catalogs, locks, snapshots; pgrx; libpq. Its inputs are bytes
+//! and a description.
 //!
 //! # Sources
 //!

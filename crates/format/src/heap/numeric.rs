@@ -1,6 +1,6 @@
 //! PostgreSQL's numeric, as stored, to a decimal of a given precision and scale.
 //!
-//! A header of 16 bits, perhaps a weight, and digits to the base of 10000, most significant first;
+//! A header of 16 bits, possibly a weight, and digits to the base of 10000, most significant first;
 //! digit `i` counts `10000^(weight - i)`:
 //!
 //! ```text
@@ -10,13 +10,13 @@
 //! 11..               NaN, infinity, -infinity
 //! ```
 //!
-//! Zero has no digits. The display scale tells how a value is printed, not what it is.
+//! Zero has no digits. The display scale affects how a value is printed, not its value.
 
 use super::bytes::u16_at;
 
 const BASE: u64 = 10_000;
 
-/// A value times `10^scale`, if it is finite, whole then, and shorter than `precision` digits.
+/// A value times `10^scale`, if it is finite, then an integer, and shorter than `precision` digits.
 pub(super) fn decimal(content: &[u8], precision: u8, scale: i8) -> Result<i128, &'static str> {
     let (negative, weight, digits) = parts(content)?;
     let magnitude = magnitude(weight, digits, i32::from(scale))?;
@@ -27,7 +27,7 @@ pub(super) fn decimal(content: &[u8], precision: u8, scale: i8) -> Result<i128, 
     Ok(if negative { -magnitude } else { magnitude })
 }
 
-/// How many digits behind the point a finite value shows.
+/// The display scale of a finite value.
 pub(super) fn digits_shown(content: &[u8]) -> Result<i32, &'static str> {
     let header = u16_at(content, 0).ok_or("a numeric is too short")?;
     match header >> 14 {
@@ -37,9 +37,9 @@ pub(super) fn digits_shown(content: &[u8]) -> Result<i32, &'static str> {
     }
 }
 
-/// A finite value as PostgreSQL shows it, appended.
+/// Appends a finite value as PostgreSQL displays it.
 pub(super) fn text(content: &[u8], text: &mut Vec<u8>) -> Result<(), &'static str> {
-    /// Longer numbers are the server's to write.
+    /// The server formats longer numbers.
     const DIGITS_MAX: i32 = 1000;
     let (negative, weight, digits) = parts(content)?;
     let shown = digits_shown(content)?;
@@ -133,7 +133,7 @@ fn magnitude(weight: i32, digits: &[u8], scale: i32) -> Result<i128, &'static st
     Ok(total)
 }
 
-/// A product; in 64 bits where that is enough, which is nearly always and much faster.
+/// A product; in 64 bits if possible, which is nearly always and much faster.
 #[inline]
 fn times(total: i128, factor: u64) -> Option<i128> {
     match u64::try_from(total).ok().and_then(|small| small.checked_mul(factor)) {

@@ -24,8 +24,7 @@ pub(super) const MIN_TUPLE_BYTES: usize = 24;
 /// Tuples start at multiples of 8 bytes.
 const ALIGN_MASK: usize = 7;
 
-/// Leaves no line pointers of a page but these, counted from 1 and in ascending order; those that it does not
-/// have are passed over.
+/// Keeps only these line pointers of a page, counted from 1 and ascending; missing ones are skipped.
 pub fn keep_lines(page: &mut [u8], lines: &[u16]) {
     let mut kept_end = HEADER_BYTES;
     for line in lines {
@@ -39,7 +38,7 @@ pub fn keep_lines(page: &mut [u8], lines: &[u16]) {
     page[12..14].copy_from_slice(&(kept_end as u16).to_le_bytes());
 }
 
-/// What a line pointer says.
+/// The content of a line pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
     Unused,
@@ -48,7 +47,7 @@ pub(super) enum Line {
     Dead,
 }
 
-/// A page whose header is sound.
+/// A page with a sound header.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Page<'a> {
     pub(super) bytes: &'a [u8],
@@ -56,13 +55,13 @@ pub(super) struct Page<'a> {
     upper: usize,
 }
 
-/// The bits of a line pointer that are these in one of a tuple's that is aligned.
+/// The bits of a line pointer that identify one of an aligned tuple.
 const PLAIN_BITS: u32 = 0x0001_8007;
 const PLAIN: u32 = 0x0000_8000;
 
 impl<'a> Page<'a> {
-    /// A page that says itself that all its tuples are visible to everybody. Everything about it is
-    /// checked short of its tuples.
+    /// A page that claims that all its tuples are visible to everybody. Everything except its
+    /// tuples is checked.
     pub(super) fn all_visible(
         bytes: &'a [u8],
         block_bytes: usize,
@@ -78,12 +77,12 @@ impl<'a> Page<'a> {
         Ok(page)
     }
 
-    /// A page of which somebody knows which tuples count.
+    /// A page whose relevant tuples are known.
     pub(super) fn any(bytes: &'a [u8], block_bytes: usize) -> Result<Self, Reroute> {
         Self::open(bytes, block_bytes, None).map(|(page, _)| page)
     }
 
-    /// Checks the header; with the page's flags.
+    /// Checks the header; returns the page with its flags.
     fn open(
         bytes: &'a [u8],
         block_bytes: usize,
@@ -136,8 +135,8 @@ impl<'a> Page<'a> {
         pointers.as_chunks::<4>().0.iter().map(|pointer| u32::from_le_bytes(*pointer))
     }
 
-    /// Whether all line pointers are sound ones of tuples that lie in descending order: what
-    /// [`check_lines`](Self::check_lines) asks of most pages, without a branch for a line pointer.
+    /// Whether all line pointers are sound, of tuples in descending order: what
+    /// [`check_lines`](Self::check_lines) finds for most pages, without a branch per line pointer.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         let (mut below, mut other) = (0, 0);
@@ -153,7 +152,7 @@ impl<'a> Page<'a> {
         below >= 0 && other == 0
     }
 
-    /// Where the tuples start and end.
+    /// The range of the tuples.
     #[inline(always)]
     pub(super) fn tuples(&self, starts: &mut Vec<u16>, ends: &mut Vec<u16>) {
         starts.clear();
@@ -172,7 +171,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Where the tuple of a line pointer lies, and its bytes.
+    /// The position and size of a line pointer's tuple.
     pub(super) fn tuple(&self, line: u16) -> Result<(usize, usize), Reroute> {
         match self.line(line.into()) {
             Some(Line::Normal { start, bytes }) => {
@@ -224,7 +223,7 @@ impl<'a> Page<'a> {
         if descending { Ok(()) } else { self.check_overlaps() }
     }
 
-    /// Where the tuple's space ends, if it has one.
+    /// The end of the tuple's space, if it has one.
     #[inline]
     fn check_tuple(&self, start: usize, bytes: usize) -> Result<usize, &'static str> {
         let end = align_up(start + bytes, ALIGN_MASK);

@@ -1,4 +1,4 @@
-//! The plan by which a device takes pages apart.
+//! The plan by which a device decodes pages.
 
 use headrace_ir::pages::{MissingValue, PagePlan, PageStep, StoredValue};
 
@@ -8,8 +8,8 @@ use super::table::HeapBlocks;
 use crate::Result;
 
 impl HeapBlocks {
-    /// The plan for attributes `wanted`, by their positions, as columns in this order. Those that a
-    /// device does not decode, those of bytes, are stepped over.
+    /// The plan for attributes `wanted`, by position, as columns in this order. Attributes that a
+    /// device does not decode (bytes) are skipped.
     ///
     /// # Errors
     /// As [`Decoder::new`](super::Decoder::new).

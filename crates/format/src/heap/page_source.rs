@@ -1,4 +1,4 @@
-//! Blocks that a device decodes: what it asks and tells of them.
+//! The interface of a device that decodes blocks.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -58,7 +58,7 @@ impl PageSource for BlockSource {
 }
 
 impl From<&PageFlaw> for Reroute {
-    /// A device tells where something is wrong, and not what of all that may be wrong there.
+    /// A device reports where a fault is, but not which one.
     fn from(flaw: &PageFlaw) -> Self {
         match *flaw {
             PageFlaw::New => Self::NewPage,

@@ -1,4 +1,8 @@
 //! Relations as one table: a partitioned table's leaves, a table with its children, or one heap alone.
+//!
+//! A partitioned table is one table of several parts, not a run for each: there is one race, one set of builds and
+//! one sink, and a worker changes its decoder where the part of its blocks changes. Columns are matched by name, as
+//! PostgreSQL matches a parent's with a child's. A GPU takes parts whose tuples are laid out alike.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,27 +21,27 @@ use crate::{FormatError, Result};
 /// A block of one of a table's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Block {
-    /// Which part: its position among those that the table was made of.
+    /// Its position among the parts of the table.
     pub part: u32,
     /// The block's number in the part's relation.
     pub number: u32,
 }
 
-/// The parts of a table. Its columns are those of the first part; in the others they are found by their
-/// names, as PostgreSQL does it, so that each may have them elsewhere. Files are counted over all parts.
+/// The parts of a table. Its columns are those of the first part; the other parts match by name, as in
+/// PostgreSQL, so each may have them in other positions. Files are counted over all parts.
 pub(super) struct Parts {
     parts: Vec<Part>,
     schema: SchemaRef,
 }
 
-/// One of them.
+/// One part.
 pub(super) struct Part {
     pub blocks: HeapBlocks,
     /// The number of its first file.
     pub first_file: u32,
-    /// By column; `None` where it has none of that name and type.
+    /// By column; `None` if it has none of that name and type.
     attributes: Vec<Option<usize>>,
-    /// By file, where rows of it may be kept: what it is, and how its tuples lie.
+    /// By file, if its rows may be cached: its identity, and the layout of its tuples.
     pub identities: Vec<Arc<str>>,
 }
 
@@ -91,7 +95,7 @@ impl Parts {
         ranges.map(|range| range.len() as u64).sum()
     }
 
-    /// Bytes of a block, of whichever part.
+    /// Bytes of a block, in every part.
     pub(super) fn block_bytes(&self) -> usize {
         self.parts[0].blocks.relation.block_bytes
     }
@@ -128,7 +132,7 @@ impl Parts {
         Decoder::new(&part.blocks.relation, &part.wanted(&self.schema, columns)?)
     }
 
-    /// The plan for columns of all parts; `None` if they have none in common.
+    /// The plan for columns of all parts; `None` if they have no common layout.
     pub(super) fn page_plan(&self, columns: &[usize]) -> Result<Option<PagePlan>> {
         let plan = |part: &Part| part.blocks.page_plan(&part.wanted(&self.schema, columns)?);
         let mut plans = self.parts.iter().map(plan);
@@ -141,7 +145,7 @@ impl Parts {
         Ok(Some(first))
     }
 
-    /// Why a column cannot be asked for.
+    /// Why a column cannot be requested.
     pub(super) fn column_support(&self, column: usize) -> std::result::Result<(), String> {
         self.parts.iter().try_for_each(|part| part.attribute(&self.schema, column).map(drop))
     }

@@ -13,7 +13,7 @@
 //! The offset counts back from the end of the output and is at least 1; a copy may overlap itself,
 //! which repeats a pattern. Input and output must end together.
 
-/// Fills `output`, whose length is the value's, from `input`. None: the input is damaged.
+/// Fills `output`, which has the value's length, from `input`. None: the input is damaged.
 pub(super) fn decompress(input: &[u8], output: &mut [u8]) -> Option<()> {
     let mut read = 0;
     let mut written = 0;

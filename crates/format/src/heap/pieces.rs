@@ -1,10 +1,10 @@
-//! Values of variable length, as Arrow will have them.
+//! Values of variable length, in Arrow's layout.
 
 use arrow_buffer::{Buffer, OffsetBuffer};
 
 use super::memory::{give, reuse};
 
-/// Values one behind the other, and where each ends; starts with a zero.
+/// Consecutive values and their ends; starts with a zero.
 #[derive(Debug)]
 pub(super) struct Pieces {
     offsets: Vec<i32>,
@@ -16,7 +16,7 @@ impl Pieces {
         Self { offsets: vec![0], bytes: Vec::new() }
     }
 
-    /// None: more than offsets of 32 bits can tell.
+    /// None: more than 32-bit offsets allow.
     #[inline]
     pub(super) fn push(&mut self, content: &[u8]) -> Option<()> {
         let end = i32::try_from(self.bytes.len() + content.len()).ok()?;
@@ -35,7 +35,7 @@ impl Pieces {
         self.bytes.len()
     }
 
-    /// Takes over the memory of offsets and bytes, while there are none.
+    /// Reuses the memory of offsets and bytes, while there are none.
     pub(super) fn grow_into(&mut self, offsets: Option<Buffer>, bytes: Option<Buffer>) {
         reuse(&mut self.offsets, offsets);
         self.offsets.clear();

@@ -1,4 +1,4 @@
-//! How to walk a tuple, worked out once.
+//! The plan for walking a tuple, computed once.
 
 use super::relation::{Length, Relation};
 
@@ -20,19 +20,19 @@ pub(super) struct Step {
     pub(super) align_mask: usize,
     pub(super) not_null: bool,
     pub(super) has_missing: bool,
-    /// The place among the wanted columns.
+    /// The slot among the wanted columns.
     pub(super) slot: Option<usize>,
 }
 
-/// Attributes whose places follow from where the first of them starts.
+/// Attributes whose positions follow from the start of the first.
 #[derive(Debug)]
 pub(super) enum Run {
-    /// Attributes of fixed length. None is aligned more strictly than the first, so that their
-    /// distances from the aligned start are always the same.
+    /// Attributes of fixed length. None is aligned more strictly than the first, so their distances
+    /// from the aligned start are constant.
     Fixed {
         align_mask: usize,
         bytes: usize,
-        /// Distance from the start and slot of the wanted ones.
+        /// Distance from the start, and slot, of the wanted ones.
         wanted: Vec<(usize, usize)>,
     },
     /// One attribute of another length.

@@ -1,4 +1,4 @@
-//! The description of a relation that a decoder is made from.
+//! The description of a relation for a decoder.
 
 use arrow_schema::{DataType, Field, TimeUnit};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::fields::JsonbType;
 use super::jsonb::JsonbQuery;
 use crate::{FormatError, Result};
 
-/// A table as far as its blocks are concerned.
+/// A table's properties that affect its blocks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Relation {
     /// Bytes of a block: a power of two from 1024 to 32768 (`block_size`, usually 8192).
@@ -18,20 +18,21 @@ pub struct Relation {
     pub checksums: bool,
     /// All attributes in order of `attnum`, dropped ones too.
     pub attributes: Vec<Attribute>,
-    /// What else is decoded of attributes. Their positions count on behind those of the attributes.
+    /// Additional columns derived from attributes. Their positions continue those of the
+    /// attributes.
     pub derived: Vec<Derived>,
 }
 
-/// A column that is decoded of an attribute besides its value.
+/// A column that is derived from an attribute.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Derived {
     /// The attribute's position.
     pub attribute: usize,
     /// The name of the Arrow field.
     pub name: String,
-    /// What is decoded: of the length and alignment that the attribute has.
+    /// The derived type, with the attribute's length and alignment.
     pub kind: HeapType,
-    /// What is asked of documents.
+    /// The query on documents.
     pub query: Option<JsonbQuery>,
 }
 
@@ -40,23 +41,23 @@ pub struct Derived {
 pub struct Attribute {
     /// `attname`, the name of the Arrow field.
     pub name: String,
-    /// What a value is; None: a type that cannot be decoded, only stepped over.
+    /// The type of a value; None: a type that can only be skipped.
     pub kind: Option<HeapType>,
     /// `attlen`.
     pub length: Length,
     /// `attalign`.
     pub align: Align,
-    /// `attisdropped`: tuples still have values of it, which nobody can want.
+    /// `attisdropped`: tuples still have values of it, which cannot be wanted.
     pub dropped: bool,
     /// `attnotnull`, and the constraint is validated (PostgreSQL 18 has others).
     pub not_null: bool,
-    /// `attmissingval`: what tuples have that were written before the column was added with a
+    /// `attmissingval`: the value in tuples that were written before the column was added with a
     /// constant default. As stored, without a varlena header, neither compressed nor external.
     /// None: NULL.
     pub missing: Option<Vec<u8>>,
 }
 
-/// The types that can be decoded, and the Arrow types that they become.
+/// The decodable types and their Arrow types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeapType {
     /// `bool` → Boolean.
@@ -72,51 +73,50 @@ pub enum HeapType {
     /// `float8` → Float64, bit for bit.
     Float8,
     /// `numeric(precision, scale)` → Decimal128. NaN, infinities and values that the type cannot
-    /// hold exactly are rerouted. The display scale of a value is not kept: for a column without a
+    /// hold exactly are rerouted. A value's display scale is not kept: for a column without a
     /// declared scale the caller must not need it. Precision 1 to 38, scale at most the precision
-    /// and perhaps negative.
+    /// and possibly negative.
     Numeric {
-        /// Digits in all.
+        /// Precision.
         precision: u8,
-        /// Digits behind the point.
+        /// Scale.
         scale: i8,
     },
-    /// `numeric` → Decimal128, as above; values that show another number of digits behind the point are
-    /// rerouted, too.
+    /// `numeric` → Decimal128, as above; values with another display scale are rerouted too.
     NumericShowing {
-        /// Digits in all.
+        /// Precision.
         precision: u8,
-        /// Digits behind the point, that each value shows.
+        /// Scale, which is also each value's display scale.
         scale: i8,
     },
-    /// `numeric` → Int32: how many digits behind the point a value shows. NaN, infinities, and values that show
-    /// more than so many are rerouted.
+    /// `numeric` → Int32: the display scale of a value. NaN, infinities, and values with a larger scale are
+    /// rerouted.
     DigitsShown {
-        /// So many.
+        /// The maximum.
         most: u8,
     },
     /// `date` → Date32, days from 1970. Infinities are rerouted.
     Date,
     /// `time` → Time64, microseconds. 24:00:00, which Arrow does not have, is rerouted.
     Time,
-    /// `timestamp` → Timestamp, microseconds from 1970. Infinities, and what lies beyond 64 bits,
-    /// are rerouted.
+    /// `timestamp` → Timestamp, microseconds from 1970. Infinities, and values beyond 64 bits, are
+    /// rerouted.
     Timestamp,
     /// `timestamptz` → Timestamp in UTC, as above.
     TimestampTz,
     /// `text`, `varchar`, `bpchar` (with its blanks) → Utf8. The database's encoding must be UTF8;
-    /// bytes that are not UTF-8 are rerouted.
+    /// invalid UTF-8 is rerouted.
     Text,
-    /// `uuid` → Utf8: its text ([`uuid`](super::uuid)), whose order is the same.
+    /// `uuid` → Utf8: its text ([`uuid`](super::uuid)), which sorts the same way.
     Uuid,
     /// `bytea` → Binary.
     Bytea,
-    /// A field of a `jsonb`, NULL where there is none; derived by [`JsonbQuery::Field`]. Fields that are objects or
-    /// arrays, or not what they are cast to, are rerouted. The database's encoding must be UTF8.
+    /// A field of a `jsonb`, NULL if it is missing; derived by [`JsonbQuery::Field`]. Fields that are objects or
+    /// arrays, or cannot be cast, are rerouted. The database's encoding must be UTF8.
     JsonbField(JsonbType),
     /// `jsonb` → Boolean: whether it has fields with certain values; derived by [`JsonbQuery::Contains`].
     JsonbContains,
-    /// Any type → Boolean: true where there is a value.
+    /// Any type → Boolean: true for a non-NULL value.
     Presence,
 }
 
@@ -143,8 +143,7 @@ impl HeapType {
         }
     }
 
-    /// Length and alignment, `typlen` and `typalign`; of a presence, which is not stored, those of the
-    /// truth value that it is.
+    /// Length and alignment, `typlen` and `typalign`. `Presence` is virtual and uses bool's layout.
     pub fn stored(self) -> (Length, Align) {
         match self {
             Self::Bool | Self::Presence => (Length::Fixed(1), Align::Char),
@@ -164,12 +163,12 @@ impl HeapType {
     }
 }
 
-/// What `MaxHeapAttributeNumber` allows.
+/// The limit of `MaxHeapAttributeNumber`.
 const MAX_ATTRIBUTES: usize = 1600;
 
 impl Relation {
-    /// A table's columns in order, each with its name: the attributes that have a type to be decoded to
-    /// and were not dropped, then what else is decoded of them.
+    /// A table's columns in order, with their names: the decodable attributes that were not dropped,
+    /// then the derived columns.
     pub fn columns(&self) -> impl Iterator<Item = (&str, HeapType)> {
         let present = self.attributes.iter().filter(|attribute| !attribute.dropped);
         let values =
@@ -188,13 +187,14 @@ impl Relation {
         })
     }
 
-    /// The position of the attribute that a column is decoded of, which is itself unless it is derived.
+    /// The position of the attribute that a column is decoded from, which is itself unless it is
+    /// derived.
     pub fn attribute_of(&self, column: usize) -> usize {
         let derived = column.checked_sub(self.attributes.len()).and_then(|at| self.derived.get(at));
         derived.map_or(column, |derived| derived.attribute)
     }
 
-    /// What a column is decoded to, if it can be.
+    /// The type that a column is decoded to, if possible.
     pub fn kind_of(&self, column: usize) -> Option<HeapType> {
         match column.checked_sub(self.attributes.len()) {
             Some(at) => self.derived.get(at).map(|derived| derived.kind),
@@ -202,13 +202,13 @@ impl Relation {
         }
     }
 
-    /// What is asked of a column's documents.
+    /// The query on a column's documents.
     pub fn query_of(&self, column: usize) -> Option<&JsonbQuery> {
         let at = column.checked_sub(self.attributes.len())?;
         self.derived.get(at)?.query.as_ref()
     }
 
-    /// The name that a column's field has.
+    /// The name of a column's field.
     pub(super) fn name_of(&self, column: usize) -> &str {
         let derived = column.checked_sub(self.attributes.len()).and_then(|at| self.derived.get(at));
         derived.map_or_else(|| &self.attributes[column].name, |derived| &derived.name).as_str()

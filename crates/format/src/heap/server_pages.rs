@@ -1,18 +1,18 @@
-//! Pages that the server hands over: copies out of its buffers, in which the tuples that count were found
-//! already. Workers decode them as they do those of files, but believe them.
+//! Pages from the server: copies out of its buffers that contain only the relevant tuples. Workers decode
+//! them like those of files, but trust them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Block;
 use super::bytes::u32_at;
 
-/// The number of no file: of pages in memory.
+/// The file number of pages in memory.
 pub(super) const IN_MEMORY: u32 = u32::MAX;
 
 /// Pages of one part of a table, a run's chunk.
 ///
-/// Only the tuples that the run is to see have line pointers in them. A copy has no place in the log: where a
-/// page says that, it says which block it is.
+/// Only tuples that the run must see have line pointers. A copy has no LSN: its place in the page holds the
+/// block number.
 #[derive(Debug)]
 pub struct ServerPages {
     block_bytes: usize,
@@ -22,19 +22,19 @@ pub struct ServerPages {
     spare: Spare,
 }
 
-/// Memory of those that are done, which the next are filled into.
+/// Memory of finished pages, for reuse.
 #[derive(Clone, Debug, Default)]
 pub struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl ServerPages {
-    /// Room for so many pages of a part.
+    /// Room for this many pages of a part.
     pub fn new(part: u32, block_bytes: usize, blocks: usize, spare: &Spare) -> Self {
         let mut bytes = spare.lock().pop().unwrap_or_default();
         bytes.resize(block_bytes * blocks, 0);
         Self { block_bytes, bytes, filled_bytes: 0, part, spare: spare.clone() }
     }
 
-    /// Adds a block of the part, whose page is written by `fill` into as many bytes as a block has.
+    /// Adds a block of the part; `fill` writes its page into a block's bytes.
     ///
     /// # Panics
     /// If there is no room.
@@ -51,7 +51,7 @@ impl ServerPages {
         Ok(())
     }
 
-    /// The part whose blocks they are.
+    /// The part of the blocks.
     pub fn part(&self) -> u32 {
         self.part
     }
@@ -61,13 +61,13 @@ impl ServerPages {
         self.filled_bytes == self.bytes.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.filled_bytes == 0
     }
 }
 
-/// The block that a page of these is.
+/// The block of one of these pages.
 pub(super) fn block_of(page: &[u8]) -> Block {
     let number = |at| u32_at(page, at).unwrap_or_default();
     Block { part: number(0), number: number(4) }

@@ -1,4 +1,4 @@
-//! Values of fixed length as they are stored, as Arrow has them.
+//! Fixed-length values as stored, in Arrow's form.
 
 use super::bytes::array;
 use super::numeric;
@@ -11,8 +11,8 @@ const DAY_US: i64 = 86_400_000_000;
 
 type Flaw = &'static str;
 
-/// A value that is stored outside of tuples, as its column has it: little-endian, filled up with
-/// zeros. `None`: the column cannot hold it, or its values are of no fixed length.
+/// A value that is stored outside of tuples, in its column's form: little-endian, padded with
+/// zeros. `None`: the column cannot hold it, or has variable length.
 pub(super) fn column_value(kind: HeapType, stored: &[u8]) -> Option<[u8; 16]> {
     fn filled<const N: usize>(bytes: [u8; N]) -> [u8; 16] {
         std::array::from_fn(|at| bytes.get(at).copied().unwrap_or(0))

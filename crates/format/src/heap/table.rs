@@ -24,38 +24,37 @@ use crate::arrow::{ChunkOptions, ColumnBound};
 use crate::batches::{BatchStream, ProducerError, Receiver};
 use crate::{Feed, FormatError, PageDecoder, PageSource, Result, Table};
 
-/// Where a relation's blocks lie, and which of them are decoded.
+/// The location of a relation's blocks, and which of them are decoded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HeapBlocks {
     /// The table.
     pub relation: Relation,
-    /// Its segment files in order. They are examined when a run is planned; blocks that one does not
-    /// have then, all of them if there is no such file, are rerouted. From then on they may grow, and
-    /// must not become shorter: that fails the run.
+    /// Its segment files in order. They are examined when a run is planned; blocks that a file does
+    /// not have then (all of them if it is missing) are rerouted. From then on they may grow, but a
+    /// shorter file fails the run.
     pub files: Vec<PathBuf>,
     /// Blocks of a full file (`segment_size`, usually 131072).
     pub blocks_per_file: u32,
-    /// The blocks that are read from the files, by their numbers in the relation: ranges in
-    /// ascending order that do not overlap. Rows of all others come through the stream.
+    /// The blocks that are read from the files, by their numbers in the relation: ascending,
+    /// disjoint ranges. The rows of all others come through the stream.
     pub direct: Vec<Range<u32>>,
-    /// `None`: nobody may keep rows of theirs for a later run.
+    /// `None`: their rows must not be cached for a later run.
     pub stamps: Option<Stamps>,
 }
 
-/// What tells a relation's blocks from what they were before, and will be: a block that is listed in two
-/// runs under the same stamp, other than 0, has the same rows in both.
+/// Stamps that identify versions of a relation's blocks: a block that two runs list under the same
+/// non-zero stamp has the same rows in both.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Stamps {
-    /// Of the files: another relation, or the same one rewritten, has another.
+    /// The identity of the files: another relation, or the same one rewritten, has another.
     pub identity: String,
-    /// How many blocks in a row share a stamp.
+    /// Number of consecutive blocks that share a stamp.
     pub blocks: u32,
-    /// The stamps of so many blocks each; those behind the last have none.
+    /// The stamps of this many blocks each; blocks behind the last have none.
     pub stamps: Vec<u64>,
 }
 
-/// Into how many segments the blocks of a stamp are cut, which every run must cut alike: rows are kept by
-/// the segment.
+/// Number of segments per stamp. Every run must cut alike, because rows are cached by segment.
 const SEGMENTS_PER_STAMP: u32 = 32;
 
 impl Stamps {
@@ -65,7 +64,7 @@ impl Stamps {
         stamp.copied().filter(|stamp| *stamp != 0)
     }
 
-    /// Where a segment ends that has this block.
+    /// The end of the segment with this block.
     pub(super) fn segment_end(&self, block: u32) -> u32 {
         let segment_blocks = self.blocks.div_ceil(SEGMENTS_PER_STAMP);
         let place = block % self.blocks;
@@ -74,27 +73,27 @@ impl Stamps {
     }
 }
 
-/// A heap, or several as one table, whose blocks are decoded by the workers, where that can be done, and
-/// read by the server that owns them where not: for one run, because what the server reads comes once.
+/// A heap, or several as one table, whose blocks are decoded by the workers where possible, and read by
+/// the owning server otherwise: for one run, because the server's rows come once.
 ///
-/// The columns are the attributes of the first heap that have a type to be decoded to and were not
-/// dropped, in their order; other heaps have them by name, wherever they are. Several heaps are one
-/// stream, one behind the other. Nothing is kept of the files for later runs, and they may change during
-/// one: a block is copied, its [owner](BlockOwner) asked whether it holds, and then the copy decoded.
+/// The columns are the decodable attributes of the first heap that were not dropped, in order; other
+/// heaps match by name, in any position. Several heaps form one stream, one after the other. Nothing of
+/// the files is cached for later runs, and they may change during one: a block is copied, its
+/// [owner](BlockOwner) asked whether it holds, and then the copy decoded.
 ///
-/// The stream's batches have the columns of the one feed, in its order, and the table's types for
-/// them; other types are an error.
+/// The stream's batches have the columns of the one feed, in its order, with the table's types;
+/// other types are an error.
 pub struct HeapTable {
     name: String,
     pub(super) parts: Parts,
     identities: Vec<OnceLock<FileIdentity>>,
     owner: Arc<dyn BlockOwner>,
-    /// Blocks that the workers decode, from the files or as the server's pages.
+    /// Blocks that the workers decode, from the files or from the server's pages.
     decoded_blocks: u64,
     done_blocks: AtomicU64,
     stream: Mutex<Option<Box<dyn BatchStream>>>,
     fills_page_cache: bool,
-    /// Pages that the server hands over.
+    /// Pages from the server.
     pages: Mutex<Option<Receiver<ServerPages>>>,
 }
 
@@ -109,7 +108,7 @@ impl HeapTable {
     /// `name` is for errors.
     ///
     /// # Errors
-    /// [`FormatError::Argument`] if a description makes no sense, or there is none.
+    /// [`FormatError::Argument`] if a description is inconsistent, or there is none.
     pub fn new(
         name: &str,
         heaps: Vec<HeapBlocks>,
@@ -135,14 +134,14 @@ impl HeapTable {
         Self { fills_page_cache, ..self }
     }
 
-    /// The server hands over so many blocks as pages, each once, besides the rows that it sends: for runs on
-    /// the CPU. They are [done](BlockOwner) as those of the files are, and may be rerouted.
+    /// The server hands over this many blocks as pages, each once, besides the rows that it sends: for runs
+    /// on the CPU. They are [done](BlockOwner) like those of the files, and may be rerouted.
     pub fn with_pages(self, pages: Receiver<ServerPages>, blocks: u64) -> Self {
         let decoded_blocks = self.decoded_blocks + blocks;
         Self { pages: Mutex::new(Some(pages)), decoded_blocks, ..self }
     }
 
-    /// Those pages, for the first who asks.
+    /// Those pages, for the first caller.
     pub(super) fn take_pages(&self) -> Option<Receiver<ServerPages>> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -155,14 +154,14 @@ impl HeapTable {
         &*self.owner
     }
 
-    /// So many blocks are done: see [`BlockOwner`].
+    /// This many blocks are done: see [`BlockOwner`].
     pub(super) fn done(&self, blocks: u32) {
         // First, so that it is seen by whoever sees what the owner does about it.
         self.done_blocks.fetch_add(blocks.into(), Ordering::AcqRel);
         self.owner.done(blocks);
     }
 
-    /// A file as it was when it was examined first; one that does not exist has no bytes.
+    /// A file as it was when it was first examined; a missing one has no bytes.
     pub(super) fn identity(&self, file: usize) -> Result<FileIdentity> {
         let (path, place) = (self.path(file)?, &self.identities[file]);
         if let Some(known) = place.get() {
@@ -209,7 +208,7 @@ impl HeapBlocks {
     }
 }
 
-/// The rows that the server reads: not asked for before a run begins, and not over before all
+/// The rows that the server reads: not requested before a run begins, and not over before all
 /// blocks are done.
 pub(super) struct ServerRows {
     table: Arc<HeapTable>,
@@ -273,8 +272,8 @@ impl Table for HeapTable {
         self.parts.column_support(column)
     }
 
-    /// Nothing is pulled from the stream before the first chunk is asked for; the feed that does that
-    /// first has it, and of others that is an error.
+    /// Nothing is pulled from the stream before the first chunk is requested; the first feed that
+    /// does so owns it, and any other gets an error.
     fn feed(
         self: Arc<Self>,
         columns: &[usize],
@@ -307,7 +306,7 @@ impl Table for HeapTable {
         self.parts.file_count()
     }
 
-    /// A file that cannot be examined has no bytes here, and is an error where it is read.
+    /// A file that cannot be examined has no bytes here, and is an error when it is read.
     fn file_identity(&self, file: usize) -> FileIdentity {
         self.identity(file).unwrap_or(NOWHERE)
     }

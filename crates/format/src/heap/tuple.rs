@@ -1,14 +1,14 @@
-//! The header of a tuple, and what it must say on an all-visible page.
+//! The header of a tuple, and its requirements on an all-visible page.
 //!
 //! ```text
 //! byte 0 t_xmin 4, t_xmax 4, t_field3 4, t_ctid 6
 //! byte 18 t_infomask2 2   byte 20 t_infomask 2   byte 22 t_hoff 1   byte 23.. bitmap: 1 = not null
 //! ```
 //!
-//! A page becomes all-visible when its tuples' inserters are known to have committed and nobody
-//! has deleted them, and PostgreSQL notes both in hint bits at that moment. Tuples without these
-//! hints are rerouted: it may be that they were lost in a crash, it may be that the bytes are older
-//! than the page header.
+//! A page becomes all-visible when its tuples' inserters are known to have committed and nobody has
+//! deleted them, and PostgreSQL records both in hint bits at that moment. Tuples without these
+//! hints are rerouted: they may have been lost in a crash, or the bytes may be older than the page
+//! header.
 
 use super::bytes::{align_up, u16_at};
 use super::page::MIN_TUPLE_BYTES;
@@ -32,19 +32,19 @@ const MOVED: u16 = 0xC000;
 const ATTRIBUTES: u16 = 0x07FF;
 /// Bits of t_infomask2 that have no meaning.
 const UNKNOWN: u16 = 0x1800;
-/// Of t_infomask: HEAP_HASEXTERNAL, HEAP_COMBOCID, HEAP_XMIN_INVALID (with HEAP_XMIN_COMMITTED: frozen)
-/// and HEAP_UPDATED, of which nothing depends here.
+/// Irrelevant bits of t_infomask: HEAP_HASEXTERNAL, HEAP_COMBOCID, HEAP_XMIN_INVALID (with
+/// HEAP_XMIN_COMMITTED: frozen) and HEAP_UPDATED.
 const MASK_IGNORED: u16 = 0x2224;
-/// Of t_infomask2: what it says of chains of row versions.
+/// Bits of t_infomask2 about chains of row versions.
 const MASK2_IGNORED: u16 = 0xE000;
 
-/// Eight bytes of the header from here on, little-endian, in which tuples without a bitmap agree
-/// in all that is looked at, if they agree in these bits.
+/// Eight bytes of the header from here on, little-endian. If tuples without a bitmap agree in these
+/// bits, they agree in everything that is examined.
 pub(super) const HEADER_AT: usize = 16;
 pub(super) const HEADER_SAME: u64 =
     (!MASK2_IGNORED as u64) << 16 | (!MASK_IGNORED as u64) << 32 | 0xFF << 48;
 
-/// As [`HEADER_SAME`], where somebody vouches that the tuples are visible.
+/// Like [`HEADER_SAME`], for tuples that are known to be visible.
 pub(super) const VOUCHED_SAME: u64 = HEADER_SAME & !((VISIBILITY as u64) << 32);
 const VISIBILITY: u16 = XMIN_COMMITTED
     | XMAX_COMMITTED
@@ -54,10 +54,10 @@ const VISIBILITY: u16 = XMIN_COMMITTED
     | XMAX_EXCLUSIVE_LOCK
     | XMAX_LOCKS;
 
-/// Where the parts of a tuple lie.
+/// The positions of a tuple's parts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tuple<'a> {
-    /// Attributes that it has; those added to the table later are missing.
+    /// Its number of attributes; those added to the table later are missing.
     pub(super) attributes: usize,
     /// Bits of the attributes, 1 = not null; None: no attribute is null.
     pub(super) bitmap: Option<&'a [u8]>,
@@ -65,7 +65,7 @@ pub(super) struct Tuple<'a> {
     pub(super) has_varlena: bool,
     /// First byte of the attributes in the page, a multiple of 8.
     pub(super) start: usize,
-    /// First byte in the page behind them.
+    /// First byte in the page after them.
     pub(super) end: usize,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Tuple<'a> {
         Self::open(page, start, tuple_bytes, relation_attributes)
     }
 
-    /// As [`all_visible`](Self::all_visible), of a tuple of which somebody knows that it is.
+    /// Like [`all_visible`](Self::all_visible), for a tuple that is known to be visible.
     #[inline]
     pub(super) fn open(
         page: &'a [u8],

@@ -1,9 +1,9 @@
-//! All tuples of a page at once, where their headers say the same.
+//! All tuples of a page at once, if their headers are equal.
 //!
-//! The tuples of most tables differ in nothing that their headers say, and have no NULLs in them. Then
-//! one header is checked for all, and each step of the walk is taken for all tuples before the next
-//! step: loops without branches over small arrays. Whatever is not so, or not sound, is left to the
-//! [walk](super::walk) of one tuple after the other, which finds the same places, or what is wrong.
+//! In most tables the tuples have equal headers and no NULLs. Then one header is checked for all, and
+//! each step of the walk is taken for all tuples before the next step: loops without branches over
+//! small arrays. Everything else is left to the [walk](super::walk) of one tuple after the other,
+//! which finds the same positions, or the fault.
 
 use super::bytes::gather;
 use super::page::Page;
@@ -13,28 +13,28 @@ use super::tuple::{HEADER_AT, HEADER_SAME, Tuple, VOUCHED_SAME};
 use super::varlena::is_short;
 use super::walk::{Places, variable};
 
-/// Bytes of a run that are too many for this way.
+/// Runs of more bytes are not decoded this way.
 const STEP_MAX: u16 = 0x7FF0;
 
-/// Where the tuples of the page at hand lie.
+/// Positions of the current page's tuples.
 #[derive(Debug)]
 pub(super) struct Tuples {
     starts: Vec<u16>,
     ends: Vec<u16>,
-    /// Where the next step of the walk begins.
+    /// Start of the next step of the walk.
     at: Vec<u16>,
     /// The bytes there.
     firsts: Vec<u8>,
 }
 
 impl Tuples {
-    /// Room for as many tuples as a page has at most.
+    /// Room for the maximum of tuples per page.
     pub(super) fn new(max_rows: usize) -> Self {
         let room = || Vec::with_capacity(max_rows);
         Self { starts: room(), ends: room(), at: room(), firsts: Vec::with_capacity(max_rows) }
     }
 
-    /// The first tuple, if what its header says holds for all of them.
+    /// The first tuple, if its header holds for all of them.
     fn first<'a>(
         &self,
         page: &'a [u8],
@@ -59,8 +59,8 @@ impl Tuples {
 }
 
 impl Places {
-    /// Adds the rows of a page that is all-visible, or of which somebody vouches that they are. `false`: not this
-    /// way; no row has been added.
+    /// Adds the rows of a page that is all-visible, or known to be visible. `false`: not possible this way; no
+    /// row was added.
     pub(super) fn add_uniform(
         &mut self,
         plan: &Plan,

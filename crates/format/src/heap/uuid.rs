@@ -1,13 +1,13 @@
-//! A uuid as its text, as PostgreSQL shows it: small hexadecimal digits in groups. The order of texts, byte by
-//! byte, is that of the uuids.
+//! A uuid as its text, as PostgreSQL displays it: lower-case hexadecimal digits in groups. The texts sort byte
+//! by byte like the uuids.
 
 /// Characters of a uuid's text.
 const TEXT_BYTES: usize = 36;
 
-/// Where the pairs of digits of the 16 bytes begin; a dash stands before each that does not follow another.
+/// Positions of the digit pairs of the 16 bytes; a dash precedes each one that is not adjacent to another.
 const PAIRS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
-/// The text, in ASCII, of a uuid as it is stored.
+/// The ASCII text of a stored uuid.
 #[inline]
 pub fn text(stored: [u8; 16]) -> [u8; TEXT_BYTES] {
     const DIGITS: [u8; 16] = *b"0123456789abcdef";
@@ -19,7 +19,7 @@ pub fn text(stored: [u8; 16]) -> [u8; TEXT_BYTES] {
     text
 }
 
-/// What is stored of a uuid with this text; `None` for any other text.
+/// The stored form of a uuid with this text; `None` for any other text.
 pub fn stored(shown: &str) -> Option<[u8; 16]> {
     let shown: [u8; TEXT_BYTES] = shown.as_bytes().try_into().ok()?;
     let digit = |at: usize| char::from(shown[at]).to_digit(16);

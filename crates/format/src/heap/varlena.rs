@@ -8,27 +8,27 @@
 //!                                      expands to (30 bits) and the method (2); compressed content
 //! ```
 //!
-//! A byte of zero where a value may start is padding up to its alignment: no short header is zero.
+//! A zero byte where a value may start is padding up to its alignment: no short header is zero.
 
 use super::bytes::{align_up, u32_at};
 use super::pglz;
 
 const EXTERNAL: u8 = 0x01;
-/// VARTAG_ONDISK, the only kind of pointer that is stored, and its bytes with header and tag.
+/// VARTAG_ONDISK, the only kind of stored pointer, and its bytes with header and tag.
 const EXTERNAL_ON_DISK: u8 = 18;
 const EXTERNAL_BYTES: usize = 18;
 const WORD_BYTES: usize = 4;
-/// No method makes more than this of a byte (LZ4: 255 a byte of length, less its first bytes).
+/// The maximum expansion per byte of any method (LZ4: 255 a byte of length, less its first bytes).
 const MAX_EXPANSION: usize = 256;
 
-/// Whether a value that starts so is a short one that is there: `first >> 1` bytes in all.
+/// Whether a value that starts so is an inline short one: `first >> 1` bytes in all.
 #[inline(always)]
 pub(super) fn is_short(first: u8) -> bool {
     first & 1 != 0 && first != EXTERNAL
 }
 
-/// A value's first byte, and the first byte behind it, of one that starts at or after `at` and
-/// must end by `end`.
+/// The first byte of a value that starts at or after `at` and must end by `end`, and the byte after
+/// it.
 #[inline(always)]
 pub(super) fn span(
     page: &[u8],
@@ -59,13 +59,13 @@ pub(super) fn span(
     (aligned + bytes <= end).then_some((aligned, aligned + bytes)).ok_or(CUT)
 }
 
-/// What a value holds.
+/// The content of a value.
 pub(super) enum Content<'a> {
     /// These bytes.
     Plain(&'a [u8]),
     /// These bytes, expanded.
     Compressed(Compressed<'a>),
-    /// What the TOAST table has.
+    /// The value is in the TOAST table.
     External,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Compressed<'a> {
     pub(super) raw_bytes: usize,
 }
 
-/// The value at `at`, where [`span`] found one.
+/// The value at `at`, found by [`span`].
 #[inline]
 pub(super) fn content(page: &[u8], at: usize) -> Result<Content<'_>, &'static str> {
     const CUT: &str = "a value is longer than its page";

@@ -1,4 +1,4 @@
-//! Finds where the wanted values of a tuple start.
+//! Finds the positions of a tuple's wanted values.
 
 use super::bytes::align_up;
 use super::plan::{Plan, Run, Step};
@@ -6,16 +6,16 @@ use super::relation::Length;
 use super::tuple::Tuple;
 use super::varlena;
 
-/// Instead of a place: the value is NULL. No value starts there, in the page header.
+/// Instead of a position: the value is NULL. No value starts there, in the page header.
 pub(super) const NULL: u16 = 0;
-/// Instead of a place: the tuple is older than the column, whose default it has.
+/// Instead of a position: the tuple is older than the column and has its default.
 pub(super) const MISSING: u16 = 1;
 
 const CUT: &str = "a value is longer than its tuple";
 const NOT_NULL: &str = "a value is null in a column that is not";
 
-/// Where the values of a page's rows start, column by column. Blocks have at most 32 kB, so that
-/// places fit 16 bits.
+/// The positions of a page's values, column by column. Blocks have at most 32 kB, so positions fit
+/// 16 bits.
 #[derive(Debug)]
 pub(super) struct Places {
     places: Vec<u16>,
@@ -40,7 +40,7 @@ impl Places {
         self.gaps.fill(false);
     }
 
-    /// The places of a column's values, and whether some are NULL or missing.
+    /// The positions of a column's values, and whether some are NULL or missing.
     pub(super) fn column(&self, slot: usize) -> (&[u16], bool) {
         (&self.places[slot * self.max_rows..][..self.rows], self.gaps[slot])
     }
@@ -50,7 +50,7 @@ impl Places {
         self.places[slot * self.max_rows + row] = place as u16;
     }
 
-    /// Sets the places of all rows.
+    /// Sets the positions of all rows.
     #[inline(always)]
     pub(super) fn set_all(&mut self, slot: usize, all: impl ExactSizeIterator<Item = u16>) {
         let places = &mut self.places[slot * self.max_rows..][..all.len()];
@@ -62,7 +62,7 @@ impl Places {
         self.gaps[slot] = true;
     }
 
-    /// Adds a row: the places of a tuple's wanted values.
+    /// Adds a row: the positions of a tuple's wanted values.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -142,7 +142,7 @@ impl Places {
     }
 }
 
-/// Start and end of an attribute that is there.
+/// Start and end of an attribute that exists.
 fn value(
     page: &[u8],
     at: usize,

@@ -1,8 +1,8 @@
 //! The functions of libcufile that this crate calls, looked up once, and where the library
 //! is looked for.
 //!
-//! As in [`crate::api`] they are looked up here and return plain numbers; that the
-//! argument types are those of `cudarc`'s bindings is checked by the compiler.
+//! As in [`crate::api`] they are looked up here and return plain numbers. The compiler checks that
+//! the argument types are those of `cudarc`'s bindings.
 
 use std::env;
 use std::ffi::{CString, OsString, c_int, c_void};
@@ -14,7 +14,7 @@ use cudarc::cufile::sys;
 use super::error::Status;
 use crate::library::{SharedLibrary, candidates_at};
 
-/// Names the library file, or the folder it is in. When set, nothing else is tried.
+/// Names the library file, or its folder. When set, nothing else is tried.
 pub(crate) const LIBRARY_VARIABLE: &str = "HEADRACE_CUFILE";
 
 const SONAMES: [&str; 2] = ["libcufile.so.0", "libcufile.so"];
@@ -26,8 +26,8 @@ const TOOLKIT_FOLDERS: [&str; 4] =
 /// Where the Python wheels of CUDA 13 and 12 keep the library, below `site-packages`.
 const WHEEL_FOLDERS: [&str; 2] = ["nvidia/cu13/lib", "nvidia/cufile/lib"];
 
-/// Declares the table of functions and how it is filled: first those without which the
-/// library is refused, then those that older versions lack.
+/// Declares the table of functions and how it is filled: first the required functions, then those
+/// that older versions lack.
 macro_rules! cufile_functions {
     (
         required { $($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)* }
@@ -199,7 +199,7 @@ fn toolkit_folders(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> 
         .collect()
 }
 
-/// The wheels of the virtual environment in use and of the `python3` found first.
+/// The wheels of the active virtual environment and of the first `python3` on PATH.
 fn wheel_folders(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let mut prefixes: Vec<PathBuf> =
         variable("VIRTUAL_ENV").map(PathBuf::from).into_iter().collect();

@@ -1,10 +1,10 @@
-//! What can go wrong with cuFile, told with its name, its meaning and what helps.
+//! cuFile's errors, with name, meaning and remedy.
 
 /// Why cuFile cannot be used in this process at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cuFile cannot be used: {reason}\nhint: {remedy}")]
 pub struct CuFileUnavailable {
-    /// What is missing or was refused, and how that was found out.
+    /// What is missing or was refused, and the evidence.
     pub reason: String,
     /// What to do about it.
     pub remedy: String,
@@ -22,11 +22,11 @@ pub struct CuFileError {
     pub code: i64,
     /// The code's symbolic name, for instance `CU_FILE_HANDLE_NOT_REGISTERED`.
     pub name: String,
-    /// What the code means; with the CUDA driver's code where that was the cause.
+    /// The meaning of the code; with the CUDA driver's code where that was the cause.
     pub text: String,
     /// What was being done: the file or the range concerned.
     pub place: String,
-    /// What to do about it, where something is known to help.
+    /// The remedy, if one is known.
     pub remedy: Option<&'static str>,
 }
 
@@ -139,7 +139,7 @@ fn meaning_of(code: i64) -> (&'static str, &'static str) {
     }
 }
 
-/// What is known to help.
+/// Known remedies.
 ///
 /// 5027 and 5030 from `cuFileHandleRegister`: the library asks libudev for the properties
 /// of the block device that holds the file, compatibility mode included, and refuses the

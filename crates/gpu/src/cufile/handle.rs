@@ -20,9 +20,9 @@ use crate::pool::DeviceBuffer;
 const CODES: RangeInclusive<u64> = FIRST_CODE as u64..=5100;
 
 impl CuFile {
-    /// Makes `file` known to cuFile. The handle keeps a duplicate of its descriptor, so
-    /// `file` may be closed. For direct access the file must have been opened with
-    /// `O_DIRECT`, and for writing if it is to be written.
+    /// Registers `file` with cuFile. The handle keeps a duplicate of its descriptor, so `file` may
+    /// be closed. For direct access the file must have been opened with `O_DIRECT`, and for writing
+    /// if it is to be written.
     ///
     /// # Errors
     /// [`CuFileError`] when the library refuses the file; the remedy says what is known
@@ -68,8 +68,7 @@ impl CuFile {
     }
 }
 
-/// A file known to cuFile; forgotten on drop. Reads and writes may come from any number of
-/// threads.
+/// A file registered with cuFile; unregistered on drop. Any number of threads may read and write.
 pub struct CuFileHandle {
     cufile: Arc<CuFile>,
     raw: sys::CUfileHandle_t,
@@ -93,9 +92,8 @@ impl CuFileHandle {
     /// Reads into `buffer` from its byte `buffer_offset` on, and waits. The bytes read:
     /// fewer than `bytes` only at the end of the file.
     ///
-    /// The read knows no stream: work that is queued for the same range may come before or
-    /// after it, or in its midst. Wait for such work first, or its result is of either's
-    /// bytes.
+    /// The read belongs to no stream: queued work on the same range may run before, after or during
+    /// it. Wait for such work first, otherwise the range holds the bytes of either.
     ///
     /// # Errors
     /// [`CuFileError`] for a range outside the buffer, and for what the library reports.
@@ -206,9 +204,8 @@ impl CuFileHandle {
         Ok(done)
     }
 
-    /// Calls `transfer` until everything is moved or it moves nothing more: it may stop
-    /// short of what it was asked for. `is_end` says whether a position is where the file
-    /// ends for such a transfer.
+    /// Calls `transfer` until everything is moved or no progress is made: it may move less than
+    /// requested. `is_end` says whether a position is where the file ends for such a transfer.
     fn repeat(
         &self,
         operation: &'static str,
@@ -245,8 +242,8 @@ impl CuFileHandle {
         Ok(done)
     }
 
-    /// Error unless the file ends at or before `position`, where a read of `missing` bytes
-    /// brought nothing: what is missing of a file's middle must not pass for its end.
+    /// Error unless the file ends at or before `position`, where a read of `missing` bytes returned
+    /// nothing: a gap in a file's middle must not pass for its end.
     fn require_end(
         &self,
         operation: &'static str,
@@ -333,7 +330,7 @@ impl Drop for RegisteredDeviceBuffer {
     }
 }
 
-/// A transfer as it was asked for.
+/// A transfer as requested.
 struct Extent {
     device_offset: u64,
     file_offset: u64,

@@ -5,30 +5,28 @@
 //!       └───────► register_buffer(device buffer)   (pinned for the drive once, not per read)
 //! ```
 //!
-//! The library is opened at run time, like NVRTC; that it is missing, or refuses, is a
-//! value ([`CuFileUnavailable`]) with its reason and remedy. Which way the bytes really
-//! take — GPUDirect Storage, peer-to-peer DMA, or a copy through host memory — is told by
-//! [`CuFile::mode`], with the evidence.
+//! The library is opened at run time, like NVRTC. If it is missing or refuses, that is a value
+//! ([`CuFileUnavailable`]) with its reason and remedy. [`CuFile::mode`] tells, with the evidence,
+//! which path the bytes really take: GPUDirect Storage, peer-to-peer DMA, or a copy through host
+//! memory.
 //!
 //! # What was learnt about the library
 //!
-//! * The driver opens without nvidia-fs, in compatibility mode; whether a *file* can be
-//!   used is decided by `cuFileHandleRegister`. That asks libudev what holds the file, in
-//!   compatibility mode too, and refuses with 5027 (or 5030) when the block device has not
-//!   both of the properties `ID_FS_USAGE` and `ID_FS_TYPE`: in containers and small virtual
-//!   machines, which have no `/run/udev`. With both written by hand, libcufile 1.15 took files of
-//!   ext4 on a virtio disk, with and without O_DIRECT; neither of them alone, an empty
-//!   `/run/udev`, nor any setting of cufile.json helped. tmpfs has no block device: its files are
-//!   taken with `CUFILE_EXPERIMENTAL_FS=true` in the environment. [`CuFileError::remedy`] says
-//!   so.
-//! * With nvidia-fs loaded but its `/dev/nvidia-fs*` nodes missing, the driver's opening
-//!   fails and closes file descriptor 0 on its way out. [`CuFile::open`] refuses such a
-//!   machine before it asks.
-//! * The library writes `cufile.log` into the current folder unless told otherwise. Where
-//!   neither `CUFILE_LOGFILE_PATH` nor `CUFILE_ENV_PATH_JSON` nor /etc/cufile.json says, the
-//!   log goes to Headrace's cache folder.
-//! * The driver is opened once and never closed: a second opening after a close was seen
-//!   to crash, and closing would pull the ground from under other users in the process.
+//! * The driver opens without nvidia-fs, in compatibility mode; `cuFileHandleRegister` decides
+//!   whether a *file* can be used. It asks libudev for the file's block device, in compatibility
+//!   mode too, and refuses with 5027 (or 5030) unless the device has both of the properties
+//!   `ID_FS_USAGE` and `ID_FS_TYPE`. Containers and small virtual machines have no `/run/udev`.
+//!   With both properties written by hand, libcufile 1.15 accepted files of ext4 on a virtio disk,
+//!   with and without O_DIRECT; one of them alone, an empty `/run/udev`, or settings of cufile.json
+//!   did not help. tmpfs has no block device: its files are accepted with
+//!   `CUFILE_EXPERIMENTAL_FS=true` in the environment. [`CuFileError::remedy`] says so.
+//! * With nvidia-fs loaded but its `/dev/nvidia-fs*` nodes missing, opening the driver fails and
+//!   closes file descriptor 0. [`CuFile::open`] refuses such a machine before it tries.
+//! * The library writes `cufile.log` into the current folder by default. Unless
+//!   `CUFILE_LOGFILE_PATH`, `CUFILE_ENV_PATH_JSON` or /etc/cufile.json says otherwise, the log goes
+//!   to Headrace's cache folder.
+//! * The driver is opened once and never closed: a second opening after a close crashed in tests,
+//!   and closing would break other users in the process.
 //! * Nothing of it may be used after `fork`.
 
 mod api;
@@ -64,7 +62,7 @@ pub use mode::{CuFileCounts, CuFileMode, CuFileModeKind, NvidiaFs};
 
 const PROC_FOLDER: &str = "/proc/driver/nvidia-fs";
 
-/// What the library reads where `CUFILE_ENV_PATH_JSON` names nothing else.
+/// The configuration that the library reads unless `CUFILE_ENV_PATH_JSON` names another.
 const CONFIGURATION_FILE: &str = "/etc/cufile.json";
 
 /// Versions whose statistics have the layout that this crate knows (CUDA 13.0 to 13.3).
@@ -93,7 +91,7 @@ pub struct CuFileProperties {
     pub nvidia_fs_version: (u32, u32),
     /// Kinds of storage with direct access.
     pub supported: Vec<&'static str>,
-    /// Whether compatibility mode may serve what direct access cannot.
+    /// Whether compatibility mode may replace direct access.
     pub allow_compatibility: bool,
     /// Whether the library polls for completions.
     pub poll: bool,
@@ -123,9 +121,9 @@ impl fmt::Debug for CuFile {
 }
 
 impl CuFile {
-    /// Opens the library and its driver, once a process: a later call gives the same.
-    /// `HEADRACE_CUFILE` names the library file or its folder; without it the loader's
-    /// path, CUDA toolkits and Python wheels are looked through. Tenths of a second.
+    /// Opens the library and its driver, once per process: a later call returns the same.
+    /// `HEADRACE_CUFILE` names the library file or its folder; otherwise the loader's path, CUDA
+    /// toolkits and Python wheels are searched. Takes tenths of a second.
     ///
     /// # Errors
     /// [`CuFileUnavailable`] without the library or a CUDA driver, when cuFile's driver
@@ -219,9 +217,9 @@ impl CuFile {
         booleans.chain(sizes).chain(level).collect()
     }
 
-    /// Which way bytes take, and how that is known. Operations that the library
-    /// counted, where its configuration switches that on, prove it; without any, it is what the
-    /// driver's state makes possible.
+    /// Which path bytes take, and the evidence. Operations that the library counted, where its
+    /// configuration enables that, prove it; otherwise it is what the driver's state makes
+    /// possible.
     pub fn mode(&self) -> CuFileMode {
         Facts {
             driver_version: self.properties.nvidia_fs_version,
@@ -315,7 +313,7 @@ fn refuse_half_configured(found: Option<&NvidiaFs>, nodes: bool) -> Result<(), C
     }
 }
 
-/// A value of the library's with room behind it, for versions that write more.
+/// A library value with spare room behind it, for versions that write more.
 #[repr(C)]
 struct Padded<T> {
     value: T,
@@ -369,7 +367,7 @@ fn read_properties(library: &Library) -> Result<(CuFileProperties, bool), CuFile
     Ok((properties, has(Flag::CU_FILE_NVME_P2P_SUPPORTED)))
 }
 
-/// Keeps `cufile.log` out of the user's current folder, where nobody said otherwise.
+/// Keeps `cufile.log` out of the user's current folder, unless it is configured there.
 fn send_log_to_cache(library: &Library) {
     let said = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     let configured =

@@ -1,9 +1,9 @@
-//! Which way the bytes really go, and how that is known.
+//! Which path the bytes really take, and how that is known.
 //!
-//! cuFile takes one of three ways and does not say which: nvidia-fs moves the bytes from
-//! the drive into the GPU (GPUDirect Storage), the kernel's PCI peer-to-peer DMA does so
-//! for NVMe drives without nvidia-fs, or the library reads into host memory and copies
-//! (compatibility mode). What can be observed from outside:
+//! cuFile takes one of three paths and does not say which: nvidia-fs moves the bytes from the drive
+//! into the GPU (GPUDirect Storage), the kernel's PCI peer-to-peer DMA does so for NVMe drives
+//! without nvidia-fs, or the library reads into host memory and copies (compatibility mode).
+//! Observable from outside:
 //!
 //! | fact | where |
 //! |---|---|
@@ -13,14 +13,17 @@
 //! | compatibility mode is forced, peer-to-peer DMA switched on | cuFile's parameters |
 //! | how many reads and writes went each way | cuFile's statistics of level 3 |
 //!
-//! Counted operations prove a mode; all else only says what is possible.
+//! Counted operations prove a mode; everything else only shows what is possible.
+//!
+//! Compatibility mode is a copy through host memory, slower than the ring, so Headrace takes it only when it is
+//! forced.
 
 use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
 
-/// The way that bytes take between storage and the GPU.
+/// The path of bytes between storage and the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum CuFileModeKind {
     /// nvidia-fs: from the drive straight into the GPU.
@@ -38,14 +41,14 @@ pub enum CuFileModeKind {
 pub struct CuFileMode {
     /// The mode.
     pub kind: CuFileModeKind,
-    /// Whether operations were counted that took this way. Otherwise the mode is what the
-    /// driver's state makes possible.
+    /// Whether operations on this path were counted. Otherwise the mode is what the driver's state
+    /// makes possible.
     pub proven: bool,
-    /// What was observed, one sentence a fact.
+    /// The observations, one sentence each.
     pub evidence: Vec<String>,
 }
 
-/// Reads and writes by the way they took, since the counting began.
+/// Reads and writes by path, since counting began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct CuFileCounts {
     /// Through nvidia-fs.
@@ -95,7 +98,7 @@ fn operations(stats: &str, label: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// What is known when a mode is asked for.
+/// The facts when a mode is asked for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     /// nvidia-fs's version in cuFile's properties; (0, 0) without the module.
@@ -104,9 +107,9 @@ pub(crate) struct Facts {
     pub(crate) supported: Vec<&'static str>,
     /// Whether NVMe peer-to-peer DMA is among them.
     pub(crate) p2p_supported: bool,
-    /// cuFile's parameter, where it tells.
+    /// cuFile's parameter, if available.
     pub(crate) forced_compatibility: Option<bool>,
-    /// cuFile's parameter, where it tells.
+    /// cuFile's parameter, if available.
     pub(crate) p2p_switched_on: Option<bool>,
     /// Operations counted by cuFile, where it counts.
     pub(crate) counts: Option<CuFileCounts>,
@@ -158,7 +161,7 @@ impl Facts {
     }
 }
 
-/// The one way that was counted; `None` when nothing was.
+/// The only path that was counted; `None` when nothing was.
 fn counted_kind(counts: CuFileCounts) -> Option<CuFileModeKind> {
     let ways = [
         (counts.gds, CuFileModeKind::Gds),

@@ -7,8 +7,8 @@ use crate::error::{GpuError, Result};
 use crate::host_pages::HostPages;
 use crate::threads::{all_at_once, span_s};
 
-/// Of each thread, for each side. Together larger than a last-level cache from a few
-/// threads on; a single thread's copy is bound by the core either way.
+/// For each thread and side. Together larger than a last-level cache from a few threads on; a
+/// single thread's copy is bound by the core in any case.
 const BYTES_PER_THREAD: usize = 64 << 20;
 const COPIES_PER_SAMPLE: usize = 2;
 
@@ -22,9 +22,8 @@ pub struct HostCopySpeed {
     pub threads: usize,
     /// Bytes copied, in GB/s (GB = 10^9 bytes).
     pub gb_per_s: f64,
-    /// Bytes that the memory moved for it, in GB/s: each copied byte is read once and
-    /// written once. (Where the processor first reads what it overwrites, half as much
-    /// again is really moved.)
+    /// Memory traffic of the copy in GB/s: each copied byte is read once and written once. (Where
+    /// the processor first reads what it overwrites, the real traffic is half as much again.)
     pub traffic_gb_per_s: f64,
 }
 

@@ -1,10 +1,8 @@
-//! How fast bytes move on this machine, measured: the ceilings that everything else is
-//! judged against.
+//! How fast bytes move on this machine: the measured ceilings for comparison.
 //!
-//! Every figure is the best of a few samples of some hundreds of mebibytes, in GB/s of
-//! 10^9 bytes: a ceiling is what the machine can do, and a disturbed sample says less
-//! than an undisturbed one. The machine should be idle otherwise. Copies between host and
-//! device are timed by the device itself, all others by the host's clock.
+//! Every figure is the best of a few samples of some hundreds of mebibytes, in GB/s of 10^9 bytes,
+//! because a ceiling is what the machine can do and disturbed samples are lower. The machine should
+//! be idle. The device times copies between host and device; the host's clock times all others.
 //!
 //! | figure | what is copied | counted |
 //! |---|---|---|
@@ -13,8 +11,8 @@
 //! | [`device_memory`] | within the device's memory | bytes read + bytes written |
 //! | [`host_copy`] | within host memory, several threads | bytes copied; traffic beside it |
 //!
-//! Buffers are touched by threads of any core, so on a machine of several NUMA nodes their
-//! pages lie where those ran.
+//! Threads on any core touch the buffers, so on a machine with several NUMA nodes their pages lie
+//! where those threads ran.
 
 mod host;
 
@@ -39,8 +37,8 @@ const SAMPLES: u32 = 3;
 /// Much larger than any L2 cache, so that a copy is one of memory.
 const DEVICE_COPY_BYTES: usize = 512 << 20;
 
-/// Several devices at once are compared by the host's clock: longer samples, so that the
-/// start of the threads does not show.
+/// Several devices at once are compared by the host's clock: longer samples hide the start of the
+/// threads.
 const COPIES_PER_CONCURRENT_SAMPLE: usize = 16;
 
 /// The speed of a kind of copy: the best of the samples.
@@ -84,9 +82,8 @@ pub fn d2h(device: &Arc<Device>) -> Result<CopySpeed> {
     one_way(device, Direction::DeviceToHost)
 }
 
-/// GB/s of copies within the device's memory, reads and writes counted: what a kernel
-/// that streams through memory can hope for. Takes up to 1 GiB of device memory, less
-/// where less is free.
+/// GB/s of copies within the device's memory, reads and writes counted: the bound for a kernel that
+/// streams through memory. Takes up to 1 GiB of device memory, less if less is free.
 ///
 /// # Errors
 /// [`GpuError::OutOfMemory`] without room for the two buffers, [`GpuError::Driver`] for the
@@ -144,7 +141,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// The buffers, after a first copy: it brings the link out of its power saving.
+    /// The buffers, after a first copy that wakes the link from power saving.
     fn new(device: &Arc<Device>, direction: Direction) -> Result<Self> {
         let rig = Self {
             direction,

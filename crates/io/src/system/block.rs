@@ -12,7 +12,7 @@ use super::root::{Fact, SysRoot, Unknown};
 /// Stacks deeper than this are not followed; the kernel itself allows no deeper ones.
 const STACK_DEPTH_MAX: u32 = 16;
 
-/// A block device and those that it is made of.
+/// A block device and the devices below it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BlockDevice {
     /// Name in sysfs: `nvme0n1p2`, `md0`, `dm-3`.
@@ -21,21 +21,21 @@ pub struct BlockDevice {
     pub number: (u32, u32),
     /// What sort of device it is.
     pub kind: BlockKind,
-    /// Model as the drive says it; `None` for devices without one.
+    /// Model as reported by the drive; `None` for devices without one.
     pub model: Option<String>,
     /// Size.
     pub size_bytes: u64,
-    /// Whether it turns; `None` if the kernel does not say.
+    /// Whether it is rotational; `None` if the kernel does not say.
     pub rotational: Option<bool>,
     /// Settings of its request queue (for a partition, that of its disk).
     pub queue: QueueSettings,
-    /// What it is made of: the disk of a partition, the members of an array or a mapping. Empty
+    /// The devices below it: the disk of a partition, the members of an array or a mapping. Empty
     /// for a drive.
     pub members: Vec<BlockDevice>,
     /// How it is attached.
     pub transport: Transport,
-    /// The PCI device that its bytes pass, the first if there are several paths; `None` for
-    /// devices on no bus.
+    /// The PCI device on its data path, the first if there are several paths; `None` for devices on
+    /// no bus.
     pub pci: Option<PciAddress>,
     /// The controllers of an NVMe namespace: several where multipath joins them.
     pub controllers: Vec<NvmeController>,
@@ -55,21 +55,21 @@ pub enum BlockKind {
     Raid {
         /// `raid0`, `raid1`, `linear`.
         level: String,
-        /// What lies on one member before the next comes; `None` for levels without stripes.
+        /// Bytes on one member before the next; `None` for levels without stripes.
         chunk_bytes: Option<u64>,
-        /// Members that are missing; `None` for levels that cannot miss any.
+        /// Missing members; `None` for levels that cannot miss any.
         degraded: Option<u32>,
     },
     /// A device-mapper mapping.
     Mapping {
         /// Its name, as under `/dev/mapper`.
         name: String,
-        /// What made it, from the start of its identifier: `LVM`, `CRYPT`, `mpath`.
+        /// Its maker, from the start of its identifier: `LVM`, `CRYPT`, `mpath`.
         subsystem: Option<String>,
     },
     /// A file seen as a device.
     Loop {
-        /// The file, as the machine that set it up named it; `None` if nothing is attached.
+        /// The file, as named by the machine that set it up; `None` if nothing is attached.
         backing_file: Option<String>,
     },
 }
@@ -122,11 +122,11 @@ pub struct QueueSettings {
     pub scheduler: Option<String>,
     /// Requests that may wait in the queue.
     pub nr_requests: Option<u32>,
-    /// What buffered reads read ahead.
+    /// Read-ahead of buffered reads.
     pub read_ahead_bytes: Option<u64>,
-    /// Longest request that is sent.
+    /// Longest request that the kernel sends.
     pub max_request_bytes: Option<u64>,
-    /// Longest request that the device takes.
+    /// Longest request that the device accepts.
     pub max_hw_request_bytes: Option<u64>,
     /// Smallest addressable unit.
     pub logical_block_bytes: Option<u32>,
@@ -136,7 +136,7 @@ pub struct QueueSettings {
     pub minimum_io_bytes: Option<u32>,
     /// Preferred request (for an array, a full stripe); 0 if the device names none.
     pub optimal_io_bytes: Option<u32>,
-    /// 0 merges requests, 1 only simple ones, 2 none.
+    /// 0 merges all requests, 1 only simple ones, 2 none.
     pub nomerges: Option<u32>,
     /// `write back` or `write through`.
     pub write_cache: Option<String>,
@@ -183,8 +183,8 @@ impl BlockDevice {
         }
     }
 
-    /// The PCI devices that its own bytes pass: one for each path to the drive, else the one it
-    /// hangs on. Empty for arrays and mappings, whose members have them.
+    /// The PCI devices on its own data path: one for each path to the drive, else the one it is
+    /// attached to. Empty for arrays and mappings, whose members have them.
     pub fn pci_addresses(&self) -> Vec<PciAddress> {
         let mut addresses: Vec<_> = self.controllers.iter().filter_map(|c| c.pci).collect();
         addresses.extend(self.pci);
@@ -331,8 +331,8 @@ fn transport_of(disk: &Path, kind: &BlockKind, controllers: &[NvmeController]) -
     }
 }
 
-/// By the names of the buses on the way to the device, the most telling first: a USB disk is also
-/// a SCSI disk.
+/// From the bus names on the way to the device, the most specific first: a USB disk is also a SCSI
+/// disk.
 fn transport_by_path(disk: &Path) -> Transport {
     let parts: Vec<String> =
         disk.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();

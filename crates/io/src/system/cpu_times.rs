@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-/// Processor time that this process has used, all threads together, those included that have
-/// ended (getrusage(2)).
+/// Processor time that this process has used, over all threads, including ended ones
+/// (getrusage(2)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CpuTimes {
     /// In its own code.
     pub user_ns: u64,
-    /// In the kernel on its behalf; not what kernel threads (io_uring workers excepted) do.
+    /// In the kernel on its behalf; excludes kernel threads (except io_uring workers).
     pub system_ns: u64,
 }
 
@@ -25,7 +25,7 @@ impl CpuTimes {
         CpuTimes { user_ns: nanoseconds(usage.ru_utime), system_ns: nanoseconds(usage.ru_stime) }
     }
 
-    /// What was used since an earlier moment.
+    /// Time used since an earlier sample.
     #[must_use]
     pub fn since(&self, earlier: &CpuTimes) -> CpuTimes {
         CpuTimes {
@@ -39,7 +39,7 @@ impl CpuTimes {
         self.user_ns.saturating_add(self.system_ns)
     }
 
-    /// Cores' worth of work over a time: 1.0 is one core all the time. 0 for no time.
+    /// Average cores used over a time: 1.0 is one core all the time. 0 for no time.
     pub fn cores(&self, elapsed_ns: u64) -> f64 {
         if elapsed_ns == 0 { 0.0 } else { self.total_ns() as f64 / elapsed_ns as f64 }
     }

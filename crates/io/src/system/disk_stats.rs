@@ -1,4 +1,4 @@
-//! What each block device did between two moments, as iostat shows it.
+//! The activity of each block device between two samples, as iostat shows it.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use super::root::{Fact, SysRoot};
 
 const TABLE: &str = "/proc/diskstats";
 
-/// What one device did between two samples.
+/// The activity of one device between two samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DiskRates {
     /// Name of the device.
@@ -27,11 +27,11 @@ pub struct DiskRates {
     pub read_wait_ns: u64,
     /// Sum of the times that its writes took.
     pub write_wait_ns: u64,
-    /// Time during which it had something to do.
+    /// Time during which it was busy.
     pub busy_ns: u64,
     /// Time between the samples.
     pub elapsed_ns: u64,
-    /// Requests that it was working on at the second sample.
+    /// Requests in flight at the second sample.
     pub in_flight: u64,
 }
 
@@ -46,14 +46,14 @@ impl DiskRates {
         ratio(self.written_bytes, self.elapsed_ns)
     }
 
-    /// Share of the time during which it had something to do, 0 to 1. A drive that takes many
-    /// requests at once can do more even at 1.
+    /// Share of time during which it was busy, 0 to 1. A drive with parallel requests can do more
+    /// even at 1.
     pub fn busy_share(&self) -> f64 {
         ratio(self.busy_ns, self.elapsed_ns).min(1.0)
     }
 
-    /// Two paths to one device together. They work at the same time: the busier one says how busy
-    /// the device is at least.
+    /// Two paths to one device together. They work in parallel: the busier one is a lower bound of
+    /// how busy the device is.
     fn beside(self, other: DiskRates) -> DiskRates {
         DiskRates {
             read_bytes: self.read_bytes.saturating_add(other.read_bytes),
@@ -97,8 +97,8 @@ pub struct DiskSampler {
 #[derive(Debug)]
 struct Watched {
     name: String,
-    /// The lines of the table that count what it does: its own, or those of the paths to an NVMe
-    /// namespace that multipath joined.
+    /// The lines of the table that count its activity: its own, or those of the paths to an NVMe
+    /// namespace joined by multipath.
     counted_as: Vec<String>,
 }
 
@@ -120,8 +120,8 @@ impl DiskSampler {
         Ok(DiskSampler { root: root.clone(), watched, last })
     }
 
-    /// What the devices did since the last sample or the start. Devices without counters, now or
-    /// then, are left out.
+    /// Activity of the devices since the last sample or the start. Devices without counters at
+    /// either end are omitted.
     ///
     /// # Errors
     /// [`Unknown`](super::Unknown) if the kernel's counters cannot be read.
@@ -165,7 +165,7 @@ fn rates_between(name: &str, old: &Counters, new: &Counters, elapsed_ns: u64) ->
     }
 }
 
-/// The kernel prints milliseconds with 32 bits: they start again at 0 after 50 days.
+/// The kernel prints milliseconds with 32 bits: they wrap after 50 days.
 fn grown_ns(old_ms: u64, new_ms: u64) -> u64 {
     let grown_ms = (new_ms as u32).wrapping_sub(old_ms as u32);
     u64::from(grown_ms) * 1_000_000

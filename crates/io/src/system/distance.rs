@@ -41,9 +41,9 @@ impl fmt::Display for Distance {
     }
 }
 
-/// How far two devices are from each other, from the common part of their ways from the root, and
-/// the lowest bridge that both are below if there is one. In a virtual machine those are buses
-/// which the hypervisor shows, not the real ones.
+/// The distance of two devices, from the common part of their paths from the root, and the lowest
+/// common bridge if there is one. In a virtual machine these are the hypervisor's buses, not the
+/// real ones.
 pub(super) fn pci_relation(
     root: &SysRoot,
     a: &PciAddress,

@@ -52,10 +52,10 @@ pub struct Limits {
     /// Memory that it may lock (the soft limit).
     #[serde(serialize_with = "fact")]
     pub memlock_bytes: Fact<Limit>,
-    /// Up to what it may raise that limit by itself.
+    /// How far it may raise that limit itself.
     #[serde(serialize_with = "fact")]
     pub memlock_hard_bytes: Fact<Limit>,
-    /// Whether the asking thread has CAP_IPC_LOCK, by which the limit of locked memory does not count.
+    /// Whether the asking thread has CAP_IPC_LOCK, which overrides the limit of locked memory.
     #[serde(serialize_with = "fact")]
     pub may_lock_any: Fact<bool>,
     /// Files that it may have open (the soft limit).
@@ -72,8 +72,8 @@ pub struct Limits {
     pub cgroup: Fact<Cgroup>,
 }
 
-/// A control group, with the limits of those above it as far as they can be seen: in a container
-/// what lies above its own root cannot.
+/// A control group with the limits of its visible ancestors: in a container those above its own
+/// root are hidden.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cgroup {
     /// Version of the hierarchy that limits memory: 1 or 2.
@@ -82,7 +82,7 @@ pub struct Cgroup {
     pub path: String,
     /// The lowest limit of memory, page cache included.
     pub memory_max_bytes: Limit,
-    /// Memory in use now, page cache included; `None` if it is not counted.
+    /// Memory in use now, including page cache; `None` if it is not counted.
     pub memory_current_bytes: Option<u64>,
     /// Limits of block devices, each as `major:minor name=value`.
     pub io_max: Vec<String>,
@@ -90,7 +90,7 @@ pub struct Cgroup {
     pub cpu_quota_cores: Option<f64>,
 }
 
-/// Cores on which this process may run, as it found them when it was first asked; 1 if the system does not tell.
+/// Cores on which this process may run, at the first call; 1 if the system does not tell.
 pub fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| available_parallelism().map_or(1, usize::from))
@@ -117,8 +117,8 @@ pub fn limits(root: &SysRoot) -> Limits {
     }
 }
 
-/// Memory that can be had without swapping and without hitting the limit of the control group;
-/// `None` if the system does not tell.
+/// Memory available without swapping and within the limit of the control group; `None` if the
+/// system does not tell.
 pub fn available_memory_bytes(root: &SysRoot) -> Option<u64> {
     let system = root.text("/proc/meminfo").ok().and_then(|text| {
         let rest = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -152,7 +152,7 @@ fn status_of<T>(status: &Fact<String>, name: &str, parse: impl Fn(&str) -> Optio
     status_field(status, name).and_then(parse).ok_or_else(malformed)
 }
 
-/// Where memory is limited; the groups that the process is in, and what is mounted.
+/// The hierarchy that limits memory, the groups of the process, and the mounts.
 fn memory_group(root: &SysRoot) -> Fact<(Way, String, Vec<Mount>)> {
     const MEMBERSHIPS: &str = "/proc/self/cgroup";
     let memberships = root.text(MEMBERSHIPS)?;
@@ -176,11 +176,11 @@ fn cgroup(root: &SysRoot) -> Fact<Cgroup> {
     })
 }
 
-/// Where a controller keeps the files of this process's group and of the groups above it.
+/// Where a controller keeps the files of this process's group and its ancestors.
 struct Way {
     version: u32,
     path: String,
-    /// The own folder first.
+    /// The group's own folder first.
     folders: Vec<PathBuf>,
 }
 
@@ -266,8 +266,8 @@ impl Way {
     }
 }
 
-/// The folder of the group and those above it, up to the mount point. In a container the mount
-/// shows only a part of the hierarchy, whose path is cut off the front of the group's.
+/// The folder of the group and its ancestors, up to the mount point. In a container the mount shows
+/// only part of the hierarchy, whose path is removed from the front of the group's.
 fn folders(mount: &Mount, path: &str) -> Vec<PathBuf> {
     let group = Path::new(path);
     let visible = group.strip_prefix(&mount.root).unwrap_or_else(|_| match mount.root.to_str() {

@@ -1,5 +1,5 @@
-//! Facts about the machine that bear on how fast storage is read: mounts, block devices, PCI
-//! addresses, NFS, limits. Data only: what is good or bad about them is judged elsewhere.
+//! Facts about the machine that affect storage speed: mounts, block devices, PCI addresses, NFS,
+//! limits. Data only: `doctor` judges it.
 //!
 //! ```text
 //!   path ─► StorageHome ─┬─ Mount (mountinfo)                    overlay ─► the mount below
@@ -10,11 +10,11 @@
 //!   machine ─► NumaNode
 //! ```
 //!
-//! * Everything that the kernel publishes as a file is read below a [`SysRoot`], so that a recorded
-//!   tree of another machine gives the facts of that machine.
-//! * What cannot be known is data too: a [`Fact`] is a value or an [`Unknown`] with the place and
-//!   the cause; an `Option` is used where a missing file has only one meaning, which is then
-//!   documented. Nothing here guesses.
+//! * Everything that the kernel publishes as a file is read below a [`SysRoot`], so a recorded tree
+//!   of another machine yields that machine's facts.
+//! * Unknowns are data too: a [`Fact`] is a value or an [`Unknown`] with the place and the cause.
+//!   An `Option` is used where a missing file has only one, documented meaning. Nothing here
+//!   guesses.
 //! * All structs are serialisable: a known fact as its value, an unknown one as
 //!   `{"unknown": "place: cause"}`.
 

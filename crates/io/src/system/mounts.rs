@@ -21,7 +21,7 @@ pub struct Mount {
     /// Device number of the filesystem. Major 0 is an anonymous number: the filesystem has no
     /// block device of its own (tmpfs, NFS, overlay) or several of them (btrfs, ZFS).
     pub device: (u32, u32),
-    /// The folder inside the filesystem that is mounted: not `/` for bind mounts and subvolumes.
+    /// The mounted folder inside the filesystem: not `/` for bind mounts and subvolumes.
     #[serde(serialize_with = "lossy")]
     pub root: PathBuf,
     /// Where it is mounted.
@@ -29,10 +29,10 @@ pub struct Mount {
     pub mount_point: PathBuf,
     /// Type: `ext4`, `xfs`, `nfs4`, `tmpfs`, `overlay`.
     pub filesystem: String,
-    /// What is mounted: a device file, `server:/export`, a pool, or a mere word.
+    /// The mounted source: a device file, `server:/export`, a pool, or just a word.
     pub source: String,
-    /// Options of the mount, then those of the filesystem, without repeats. `rw` of the
-    /// filesystem is left out where the mount is `ro`, and the other way round.
+    /// Options of the mount, then those of the filesystem, without repeats. If mount and filesystem
+    /// differ in `ro`/`rw`, only the mount's counts.
     pub options: Vec<String>,
 }
 
@@ -61,14 +61,14 @@ impl Mount {
 /// The mount table of this process.
 ///
 /// # Errors
-/// [`Unknown`] if it cannot be read. Lines that are not understood are left out.
+/// [`Unknown`] if it cannot be read. Malformed lines are skipped.
 pub fn mounts(root: &SysRoot) -> Fact<Vec<Mount>> {
     let table = root.bytes(TABLE)?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(parse_line).collect())
 }
 
-/// The mount that a path lies on. Symbolic links are followed; a path that does not exist yet
-/// lies where its nearest existing folder lies.
+/// The mount of a path. Symbolic links are followed; a path that does not exist yet belongs to the
+/// mount of its nearest existing folder.
 ///
 /// # Errors
 /// [`Unknown`] if the mount table cannot be read or covers no such path.
@@ -80,7 +80,7 @@ pub fn mount_of(root: &SysRoot, path: &Path) -> Fact<Mount> {
     })
 }
 
-/// The mount of an open file, whatever its path has become since.
+/// The mount of an open file, whatever its path is now.
 pub(crate) fn mount_of_descriptor(fd: RawFd) -> Fact<Mount> {
     let root = SysRoot::host();
     let place = format!("/proc/self/fdinfo/{fd}");
@@ -108,8 +108,8 @@ pub(super) fn location(root: &SysRoot, path: &Path) -> PathBuf {
     root.canonical_as_far_as_it_exists(&absolute)
 }
 
-/// Walks down the path as the kernel does: at each folder the mount that is mounted there on the
-/// mount that was reached so far, so that mounts hidden below later ones do not count.
+/// Walks down the path like the kernel: at each folder it takes the mount on top of the mount
+/// reached so far, so mounts hidden below later ones do not count.
 pub(super) fn covering<'a>(table: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let mut prefixes: Vec<&Path> = path.ancestors().collect();
     prefixes.reverse();

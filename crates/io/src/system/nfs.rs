@@ -9,20 +9,20 @@ use super::mounts::Mount;
 use super::net::{Interface, interface_to};
 use super::root::{Fact, SysRoot, Unknown, fact};
 
-/// What the mount table says about an NFS mount, and the way to its server.
+/// The mount table's facts about an NFS mount, and the route to its server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NfsMount {
     /// Name of the server as it was mounted.
     pub server: String,
     /// What the server exports.
     pub export: String,
-    /// Address of the server; `None` if the table has none that is numeric.
+    /// Address of the server; `None` if the table has no numeric one.
     pub address: Option<IpAddr>,
     /// `3`, `4.1`, `4.2`.
     pub version: Option<String>,
     /// `tcp`, `rdma`, `udp`; with a 6 behind it over IPv6.
     pub proto: Option<String>,
-    /// Connections to the server; `None` if none was asked for, which is one.
+    /// Connections to the server; `None` if no number was requested, which means one.
     pub nconnect: Option<u32>,
     /// Longest read in bytes.
     pub rsize_bytes: Option<u64>,

@@ -20,8 +20,8 @@ pub struct NvmeController {
     pub address: String,
     /// `live` when it works; `None` if the kernel does not say.
     pub state: Option<String>,
-    /// The PCI device that the bytes pass: the drive, or the network card on the way to the
-    /// target. `None` if it cannot be told.
+    /// The PCI device on the data path: the drive, or the network card towards the target. `None`
+    /// if unknown.
     pub pci: Option<PciAddress>,
     /// The network interface towards the target.
     pub interface: Option<String>,
@@ -80,9 +80,8 @@ fn controller(root: &SysRoot, folder: &Path) -> Option<NvmeController> {
     })
 }
 
-/// The hidden devices through which the controllers reach a namespace that multipath joined:
-/// `nvme0c1n1` for `nvme0n1`. Before Linux 6.5 only they count what is read. Empty for other
-/// devices.
+/// The hidden devices through which the controllers reach a namespace joined by multipath:
+/// `nvme0c1n1` for `nvme0n1`. Before Linux 6.5 only they count reads. Empty for other devices.
 pub(super) fn hidden_paths(root: &SysRoot, namespace: &str) -> Vec<String> {
     let Ok(device) = root.canonical(format!("/sys/class/block/{namespace}/device")) else {
         return Vec::new();
@@ -98,7 +97,7 @@ pub(super) fn hidden_paths(root: &SysRoot, namespace: &str) -> Vec<String> {
     entries.filter(is_path).collect()
 }
 
-/// The network card that the route to a target leaves by.
+/// The network card on the route to a target.
 fn towards(root: &SysRoot, address: &str) -> (Option<PciAddress>, Option<String>) {
     let Some(target) = part_of(address, "traddr").and_then(|target| target.parse().ok()) else {
         return (None, None);

@@ -1,4 +1,4 @@
-//! The PCI bus: addresses, and where devices hang.
+//! The PCI bus: addresses and topology.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub struct NotPciAddress(String);
 impl FromStr for PciAddress {
     type Err = NotPciAddress;
 
-    /// Takes capital letters and eight digits of domain too, as NVIDIA's tools print them.
+    /// Accepts capital letters and eight digits of domain too, as NVIDIA's tools print them.
     fn from_str(text: &str) -> Result<Self, NotPciAddress> {
         parse_address(text).ok_or_else(|| NotPciAddress(text.to_string()))
     }
@@ -78,7 +78,7 @@ impl PciAddress {
         path.components().rev().find_map(|part| part.as_os_str().to_str()?.parse().ok())
     }
 
-    /// Where sysfs has what is plugged in there.
+    /// The sysfs folder of a PCI device.
     pub fn folder(&self) -> PathBuf {
         Path::new(PCI_DEVICES).join(self.to_string())
     }
@@ -106,7 +106,7 @@ pub(super) fn numa_node_in(root: &SysRoot, folder: &Path) -> Option<u32> {
     root.parsed::<i32>(folder.join("numa_node")).ok().and_then(|node| u32::try_from(node).ok())
 }
 
-/// Where a device hangs: `/sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0`.
+/// The location of a device: `/sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0`.
 pub(super) struct Way {
     /// `pci0000:80`
     pub host_bridge: String,

@@ -1,4 +1,4 @@
-//! Files that say nonsense: every fact stays a fact or becomes unknown, and nothing panics.
+//! Malformed files: every fact stays a fact or becomes unknown, and nothing panics.
 
 #![allow(clippy::unwrap_used)]
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Where facts are read from, and what a fact is that could not be had.
+//! Where facts are read from, and facts that are unknown.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +13,7 @@ pub type Fact<T> = std::result::Result<T, Unknown>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {cause}")]
 pub struct Unknown {
-    /// Where it was looked for: a file, or a thing in words.
+    /// Where it was looked for: a file, or a description.
     pub place: String,
     /// Why it was not found there.
     pub cause: UnknownCause,
@@ -31,10 +31,10 @@ pub enum UnknownCause {
     /// Reading it failed otherwise.
     #[error("cannot be read: {0}")]
     Unreadable(String),
-    /// It says something that is not understood.
+    /// Its content is not understood.
     #[error("not understood: {0:?}")]
     Malformed(String),
-    /// The kernel has the fact but publishes it nowhere; the text says who would know.
+    /// The kernel has the fact but does not publish it; the text says who would know.
     #[error("{0}")]
     NotPublished(String),
 }
@@ -44,7 +44,7 @@ impl Unknown {
         Unknown { place: place.into(), cause }
     }
 
-    /// It says something else than was expected.
+    /// Its content is unexpected.
     pub fn malformed(place: impl AsRef<Path>, text: &str) -> Self {
         // The start is enough to recognise it; some of these files are megabytes long.
         let start: String = text.chars().take(80).collect();
@@ -67,7 +67,7 @@ impl Unknown {
         Unknown { place, cause }
     }
 
-    /// Whether there is simply no such file.
+    /// Whether the file is simply missing.
     pub fn is_missing(&self) -> bool {
         self.cause == UnknownCause::Missing
     }
@@ -89,7 +89,7 @@ pub fn fact<T: Serialize, S: Serializer>(fact: &Fact<T>, serializer: S) -> Resul
     }
 }
 
-/// Serialises a path that need not be UTF-8 as it is displayed.
+/// Serialises a path that may not be UTF-8 as it is displayed.
 pub(super) fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }
@@ -119,7 +119,7 @@ impl SysRoot {
         self.folder == Path::new("/")
     }
 
-    /// Where a file of the machine lies for this process.
+    /// The path of a machine's file for this process.
     pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         let mut resolved = self.folder.clone();
         for component in path.as_ref().components() {
@@ -150,7 +150,7 @@ impl SysRoot {
         self.text(path).map(|text| text.trim().to_string())
     }
 
-    /// A file that holds one number (or anything else that can be parsed).
+    /// A file with one number (or anything else that can be parsed).
     pub fn parsed<T: FromStr>(&self, path: impl AsRef<Path>) -> Fact<T> {
         let path = path.as_ref();
         let value = self.value(path)?;
@@ -198,7 +198,7 @@ impl SysRoot {
         }
     }
 
-    /// Like [`canonical`](Self::canonical) as far as the path exists; the rest is left as it is.
+    /// Like [`canonical`](Self::canonical) as far as the path exists; the rest stays unchanged.
     pub(super) fn canonical_as_far_as_it_exists(&self, path: &Path) -> PathBuf {
         for ancestor in path.ancestors() {
             if let Ok(canonical) = self.canonical(ancestor) {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::root::{Fact, SysRoot, Unknown, UnknownCause};
 
-/// Of the thread that asks: filters and capabilities belong to threads.
+/// Of the asking thread: filters and capabilities belong to threads.
 pub(super) const STATUS: &str = "/proc/thread-self/status";
 
 /// How system calls are filtered.
@@ -15,7 +15,7 @@ pub enum SeccompMode {
     Disabled,
     /// Only read, write and exit are allowed.
     Strict,
-    /// By programs; which calls they refuse can only be found out by trying.
+    /// By programs; which calls they refuse can only be found by trying.
     Filter,
 }
 

@@ -1,4 +1,4 @@
-//! Where the bytes of a path really lie, and which GPU is nearest to them.
+//! Where the bytes of a path really lie, and which GPU is nearest.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::nfs::NfsMount;
 use super::pci::PciAddress;
 use super::root::{Fact, SysRoot, Unknown, fact, lossy};
 
-/// Filesystems upon filesystems deeper than this are not followed; overlayfs allows two.
+/// Deeper stacks of filesystems are not followed; overlayfs allows two.
 const LAYERS_MAX: u32 = 4;
 
 /// Where the bytes of a path lie.
@@ -29,11 +29,11 @@ pub struct StorageHome {
     /// On what sort of thing the bytes lie.
     #[serde(serialize_with = "fact")]
     pub medium: Fact<Medium>,
-    /// The block devices that hold the filesystem, with all that they are made of.
+    /// The block devices that hold the filesystem, with all devices below them.
     pub stack: Vec<BlockDevice>,
     /// The drives at the bottom of them, each once.
     pub devices: Vec<BlockDevice>,
-    /// The PCI devices that the bytes pass: drives, or network cards towards a server.
+    /// The PCI devices on the data path: drives, or network cards towards a server.
     pub pci: Vec<PciAddress>,
     /// The NFS mount that it lies on.
     pub nfs: Option<NfsMount>,
@@ -59,8 +59,8 @@ enum Ground {
 }
 
 impl StorageHome {
-    /// Where a path lies: a file, a folder, a block device, or a file that is still to be
-    /// written. What cannot be found out is in the members, with the reason.
+    /// The location of a path: a file, a folder, a block device, or a file that is still to be
+    /// written. Unknown parts are in the members, with the reason.
     pub fn of(root: &SysRoot, path: &Path) -> StorageHome {
         let place = location(root, path);
         let mount = mount_of(root, &place);
@@ -108,7 +108,7 @@ impl StorageHome {
         }
     }
 
-    /// What the bytes pass on their way into the machine: each with a name for people.
+    /// The devices that the bytes pass on their way into the machine, each with a readable name.
     fn sources(&self) -> Vec<(String, PciAddress)> {
         let drives = self.devices.iter().flat_map(|device| {
             let addresses = device.pci_addresses();
@@ -181,8 +181,8 @@ fn not_published(mount: &Mount) -> Unknown {
     Unknown::not_published(format!("what {filesystem} lies on"), who_knows)
 }
 
-/// Follows an overlay to the layer that is written to, or else to its uppermost layer for
-/// reading. Files of lower layers may lie elsewhere; which layer a file is in is not published.
+/// Follows an overlay to its writable layer, or else to its uppermost read-only layer. Files of
+/// lower layers may lie elsewhere; the kernel does not publish which layer a file is in.
 fn below_overlay(root: &SysRoot, overlay: &Mount, below: &mut Vec<Mount>) -> Fact<Ground> {
     let unknown = |what: String| Unknown::not_published("what overlay lies on", what);
     let layer = overlay
@@ -216,10 +216,10 @@ fn btrfs_devices(root: &SysRoot, source: &str) -> Fact<Vec<BlockDevice>> {
     }
 }
 
-/// Which GPU should take the bytes of some storage.
+/// The GPU that should take the bytes of some storage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NearestGpu {
-    /// Its place in the list that was asked about; `None` if none is nearer than the others.
+    /// Its place in the given list; `None` if none is nearest.
     pub gpu: Option<usize>,
     /// Why, in words.
     pub reason: String,
@@ -227,9 +227,9 @@ pub struct NearestGpu {
     pub distances: Vec<Distance>,
 }
 
-/// The GPU that is nearest to some storage by the PCI bus. With several drives the farthest one
-/// counts, then the next. No GPU is preferred where two are equally near, or a distance is not
-/// known: the caller then spreads the work as it likes.
+/// The GPU nearest to some storage by the PCI bus. With several drives the farthest one counts,
+/// then the next. No GPU is preferred if two are equally near or a distance is unknown; the caller
+/// then spreads the work freely.
 pub fn nearest_gpu(root: &SysRoot, storage: &StorageHome, gpus: &[PciAddress]) -> NearestGpu {
     let sources = storage.sources();
     // For each GPU the distances of all sources, the farthest first.
@@ -296,7 +296,7 @@ fn without_source(storage: &StorageHome) -> String {
     }
 }
 
-/// Some names, the rest counted.
+/// The first names, and a count of the rest.
 fn names_of(sources: &[(String, PciAddress)]) -> String {
     const SHOWN_MAX: usize = 4;
     let mut names: Vec<&str> = sources.iter().map(|(name, _)| name.as_str()).collect();

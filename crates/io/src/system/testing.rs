@@ -1,5 +1,6 @@
-//! Recorded trees for tests: files and links of another machine in a temporary folder. The tests of
-//! others that read such facts have this file too, in a module that knows these two.
+//! Recorded trees for tests: files and links of another machine in a temporary folder. Other
+//! crates' tests that read such facts include this file too, in a module that knows these two
+//! types.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::{PciAddress, SysRoot};
 
-/// A tree that is being recorded; it is removed when it is dropped.
+/// A recorded tree; removed when dropped.
 pub(super) struct Tree {
     folder: tempfile::TempDir,
 }

@@ -1,4 +1,4 @@
-//! Whether io_uring can be had: by trying it, step by step.
+//! Whether io_uring is available, tried step by step.
 
 use std::io;
 
@@ -13,24 +13,23 @@ use crate::{AlignedBuffer, EXTENT_ALIGN_BYTES, Window};
 
 const REGISTER: &str = "io_uring_register";
 
-/// What came of trying io_uring.
+/// The outcome of trying io_uring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UringProbe {
-    /// The setting `kernel.io_uring_disabled`: 0 for nobody, 1 for those without privilege or the
-    /// group `kernel.io_uring_group`, 2 for everybody. Not there before Linux 6.6.
+    /// The setting `kernel.io_uring_disabled`: 0 disables it for nobody, 1 for processes without
+    /// privilege or the group `kernel.io_uring_group`, 2 for everybody. Missing before Linux 6.6.
     #[serde(serialize_with = "fact")]
     pub disabled_sysctl: Fact<u32>,
-    /// Whether a ring could be made (io_uring_setup).
+    /// Whether a ring could be created (io_uring_setup).
     #[serde(serialize_with = "step")]
     pub setup: Result<(), UringRefusal>,
-    /// Whether an operation that does nothing came back (io_uring_enter). `None` if it was not
-    /// tried because there is no ring.
+    /// Whether a no-op completed (io_uring_enter). `None` if there was no ring to try it on.
     #[serde(serialize_with = "optional_step")]
     pub enter: Option<Result<(), UringRefusal>>,
     /// Bytes that were to be registered.
     pub register_bytes: usize,
-    /// Whether memory could be registered (io_uring_register). `None` if it was not tried because
-    /// there is no ring.
+    /// Whether memory could be registered (io_uring_register). `None` if there was no ring to try
+    /// it on.
     #[serde(serialize_with = "optional_step")]
     pub register: Option<Result<(), UringRefusal>>,
 }
@@ -41,7 +40,7 @@ pub struct UringProbe {
 pub struct UringRefusal {
     /// The system call.
     pub call: &'static str,
-    /// Number of the error; `None` if it was not the kernel that refused.
+    /// The errno; `None` if the kernel did not refuse.
     pub errno: Option<i32>,
     /// The error in words.
     pub text: String,
@@ -69,9 +68,8 @@ fn optional_step<S: serde::Serializer>(
     }
 }
 
-/// Makes a small ring, sends an operation that does nothing through it, and registers
-/// `register_bytes` of memory (at least one page), which is what an engine with that much buffer
-/// memory will do.
+/// Creates a small ring, sends a no-op through it, and registers `register_bytes` of memory (at
+/// least one page), as an engine with that much buffer memory would.
 pub fn uring_probe(root: &SysRoot, register_bytes: usize) -> UringProbe {
     const ENTRIES: u32 = 8;
     let register_bytes = whole_blocks(register_bytes);
@@ -129,7 +127,7 @@ fn try_register(ring: &IoUring, bytes: usize) -> io::Result<()> {
     ring.submitter().unregister_buffers()
 }
 
-/// What explains a refusal.
+/// The explanation of a refusal.
 struct Circumstances {
     disabled_sysctl: Fact<u32>,
     is_filtered: bool,

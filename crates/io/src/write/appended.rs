@@ -1,4 +1,4 @@
-//! A file written from its beginning to its end.
+//! A file written from beginning to end.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::sink::{SinkFile, WriteAt};
 use crate::{ReadMode, Result};
 
-/// A [growing](SinkFile::growing) file as [`Write`] knows one; dropped without a [commit](Appended::commit),
-/// nothing is left of it.
+/// A [growing](SinkFile::growing) file as a [`Write`]; dropped without a [commit](Appended::commit), it
+/// leaves nothing.
 pub struct Appended {
     sink: Arc<SinkFile>,
     offset: u64,
@@ -23,7 +23,7 @@ impl Appended {
         Ok(Self { sink: SinkFile::growing(path)?, offset: 0 })
     }
 
-    /// Ends it where its last byte is, makes it durable and puts it in its place.
+    /// Ends the file at its last byte, makes it durable and puts it in place.
     ///
     /// # Errors
     /// Those of [`SinkFile::commit`].

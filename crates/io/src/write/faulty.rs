@@ -1,7 +1,7 @@
 //! The fault-injecting twin of a file being written.
 //!
-//! What it says was not written *is* not there: those bytes are spoilt in the file, so that a
-//! writer which does not write them again leaves a file that is visibly wrong.
+//! Bytes that it reports as not written *are* not there: they are corrupted in the file, so a
+//! writer that does not write them again leaves a visibly wrong file.
 
 use std::io;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use super::{SinkFile, WriteAt};
 use crate::faulty::Faults;
 use crate::{ReadMode, Result};
 
-/// What shall go wrong. The default is: nothing.
+/// The faults to inject. The default is none.
 #[derive(Debug, Clone, Default)]
 pub struct WriteFaultPlan {
     /// Seed of everything that happens "per mille".
     pub seed: u64,
-    /// Writes that take only a part of what was given.
+    /// Writes that take only part of the given bytes.
     pub short_writes_permille: u16,
     /// Writes that are interrupted by a signal (EINTR).
     pub interrupted_permille: u16,
     /// Every write that touches this byte fails with EIO.
     pub io_error_at: Option<u64>,
-    /// How often `io_error_at` strikes before the device recovers; `None`: always.
+    /// How often `io_error_at` fails before the device recovers; `None`: always.
     pub io_error_times: Option<u64>,
-    /// The file system is full here: what begins before is short, what begins behind fails with
-    /// ENOSPC.
+    /// The file system is full here: a write that begins before is short, one that begins after
+    /// fails with ENOSPC.
     pub full_at: Option<u64>,
     /// Every write takes at least this long.
     pub latency: Duration,
@@ -36,7 +36,7 @@ pub struct WriteFaultPlan {
     pub commit_fails: bool,
 }
 
-/// A file with faults. Stands in for a [`SinkFile`] under every writer.
+/// A file with faults. Replaces a [`SinkFile`] under every writer.
 #[derive(Debug)]
 pub struct FaultySink {
     inner: Arc<SinkFile>,
@@ -67,7 +67,7 @@ impl FaultySink {
         })
     }
 
-    /// Writes attempted so far, whatever their outcome.
+    /// Writes attempted so far, with any outcome.
     pub fn writes(&self) -> u64 {
         self.faults.attempts()
     }
@@ -81,7 +81,7 @@ impl FaultySink {
         Ok(self.faults.shortened(offset, count.min(usize::try_from(room).unwrap_or(usize::MAX))))
     }
 
-    /// Makes bytes that were written what they must not be.
+    /// Corrupts bytes that were written.
     fn spoil(&self, offset: u64, content: &[u8]) -> io::Result<()> {
         let spoilt: Vec<u8> = content.iter().map(|byte| !byte).collect();
         let mut done = 0;

@@ -1,8 +1,8 @@
-//! Hidden temporaries: what lies beside a target until it is whole.
+//! Hidden temporaries: the files beside a target until it is complete.
 //!
-//! Whoever makes one holds a lock on it that the kernel drops with the process, however that ends. So whoever
-//! writes to the same folder next knows what nobody owns any more, and removes it. What this process owns is
-//! listed, too: a process that must end at once removes it by [`remove_all`].
+//! The creator holds a lock that the kernel drops when the process ends in any way. So the next writer in the
+//! folder recognises files without an owner and removes them. The process also lists its own files, so that a
+//! process that must end at once can remove them with [`remove_all`].
 //!
 //! It must never know what is written.
 
@@ -17,16 +17,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// How many names are tried: where there are no locks, names of killed processes may be in the way.
+/// How many names are tried: without locks, files of killed processes may be in the way.
 const NAMES_MAX: usize = 1000;
 
-/// What this process has made and not taken away.
+/// The files that this process has created and not removed.
 static OWNED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// What has taken its place since somebody asked.
+/// The targets that were replaced since the last query.
 static WHOLE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A hidden file or folder; dropped, it is removed with all that is in it.
+/// A hidden file or folder; dropped, it is removed with its contents.
 #[derive(Debug)]
 pub struct Hidden {
     path: PathBuf,
@@ -38,7 +38,7 @@ impl Hidden {
     /// A new file in `folder`, which others may open as `mode` says. The descriptor holds the lock.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// Why it cannot be created.
     pub fn file(folder: &Path, mode: u32) -> io::Result<(File, Self)> {
         let (file, path) = made(folder, |path| {
             let mut options = OpenOptions::new();
@@ -50,7 +50,7 @@ impl Hidden {
     /// A new folder in `folder`.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// Why it cannot be created.
     pub fn folder(folder: &Path) -> io::Result<Self> {
         let (lock, path) = made(folder, |path| {
             std::fs::create_dir(path)?;
@@ -59,7 +59,7 @@ impl Hidden {
         Ok(Self { path, _lock: Some(lock) })
     }
 
-    /// A file of this path, which somebody else makes and which is no longer wanted when this is dropped.
+    /// A file at this path that another component creates and that is obsolete when this is dropped.
     pub fn owned(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         OWNED.lock().push(path.clone());
@@ -89,33 +89,34 @@ impl Drop for Hidden {
     }
 }
 
-/// Says that a file or folder has taken its place, unless that is within something hidden.
+/// Records that a file or folder has replaced its target, unless the target is inside something
+/// hidden.
 pub fn is_whole(target: &Path) {
     if !target.iter().any(is_hidden_name) {
         WHOLE.lock().push(target.to_path_buf());
     }
 }
 
-/// What has taken its place since this was asked last.
+/// The targets that were replaced since the last call.
 pub fn take_whole() -> Vec<PathBuf> {
     std::mem::take(&mut *WHOLE.lock())
 }
 
-/// Removes what this process owns, before it ends. None can be made or dropped as long as the guard lives.
+/// Removes all files of this process before it ends. None can be created or dropped while the guard lives.
 pub fn remove_all() -> MutexGuard<'static, Vec<PathBuf>> {
     let mut owned = OWNED.lock();
     owned.drain(..).for_each(|path| remove(&path));
     owned
 }
 
-/// What cannot be removed has a name that tells what it is.
+/// Files that cannot be removed have a recognisable name.
 fn remove(path: &Path) {
     let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
     let _ = if is_folder { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
 }
 
-/// Something new of a name that nobody else has, locked. Renaming works only inside one file system, so it lies
-/// in the target's folder.
+/// A new, locked file or folder with a unique name. It lies in the target's folder, because a rename works only
+/// inside one file system.
 fn made(folder: &Path, make: impl Fn(&Path) -> io::Result<File>) -> io::Result<(File, PathBuf)> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     remove_abandoned(folder);
@@ -140,7 +141,8 @@ fn made(folder: &Path, make: impl Fn(&Path) -> io::Result<File>) -> io::Result<(
     ))
 }
 
-/// Locks what was just made, and says whether it is still there. Where there are no locks nobody asks for them.
+/// Locks what was just created and returns whether it still exists. Where there are no locks, nothing is
+/// locked.
 fn is_kept(file: &File) -> bool {
     let is_held = !lock(file) && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock;
     !is_held && file.metadata().is_ok_and(|found| found.nlink() > 0)
@@ -151,7 +153,7 @@ fn lock(file: &File) -> bool {
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
-/// Removes what killed processes have left in a folder. What cannot be examined or locked stays.
+/// Removes what killed processes left in a folder. What cannot be examined or locked stays.
 fn remove_abandoned(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten().filter(|entry| is_hidden_name(&entry.file_name())) {

@@ -10,15 +10,15 @@
 //!               path
 //! ```
 //!
-//! The mirror of the readers: [`WriteAt`] for [`ReadAt`](crate::ReadAt), the same engines: the same
-//! threads, the same ring, the same rules for short transfers and refusals. What differs is that a
-//! half-written file must never be taken for a whole one: bytes go to a hidden temporary file, and
-//! [`SinkFile::commit`] puts it in place.
+//! The mirror of the readers: [`WriteAt`] for [`ReadAt`](crate::ReadAt), with the same threads,
+//! ring and rules for short transfers and refusals. The difference: a half-written file must never
+//! be taken for a complete one. Bytes go to a hidden temporary file, and [`SinkFile::commit`] puts
+//! it in place.
 //!
-//! A process that writes past its limit of file sizes (RLIMIT_FSIZE) gets SIGXFSZ, which kills.
-//! Here it never arrives: the limit is looked at before a file is made, the engines' threads block
-//! the signal for good and every call that writes blocks it meanwhile, whoever makes it; what is
-//! left is EFBIG, an error like any other.
+//! A process that writes past its limit of file sizes (RLIMIT_FSIZE) gets SIGXFSZ, which kills it.
+//! Here the signal never arrives: the limit is checked before a file is created, the engines'
+//! threads block the signal permanently, and every writing call blocks it for its duration. What
+//! remains is EFBIG, an ordinary error.
 
 mod appended;
 mod faulty;

@@ -23,14 +23,14 @@ pub struct WriteRequest {
     pub offset: u64,
     /// Bytes to write; 0 is allowed and completes at once.
     pub bytes: u64,
-    /// Where from: starts on a multiple of [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES), is
-    /// at least [`Placement::window_bytes`](crate::Placement) long, and has the bytes at
-    /// [`Placement::head_bytes`](crate::Placement): just as a read of the same extent leaves it.
+    /// Source: starts on a multiple of [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES), is at
+    /// least [`Placement::window_bytes`](crate::Placement) long, and has the bytes at
+    /// [`Placement::head_bytes`](crate::Placement), as a read of the same extent leaves it.
     ///
-    /// In [`ReadMode::Direct`] an extent that ends unaligned at the end of the file is written
-    /// with what follows it in the window, up to a whole block, and cut by the commit; one that
-    /// ends unaligned elsewhere, or on a device, has its partial last block written through the
-    /// page cache.
+    /// In [`ReadMode::Direct`] an extent that ends unaligned at the end of the file is written with
+    /// the following bytes of the window, up to a whole block, and the commit cuts it. An extent
+    /// that ends unaligned elsewhere, or on a device, has its partial last block written through
+    /// the page cache.
     pub window: Window,
     /// Returned with the completion.
     pub tag: u64,

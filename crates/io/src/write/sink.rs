@@ -16,11 +16,11 @@ use crate::file::DirectIo;
 use crate::identity::device_size_bytes;
 use crate::{EXTENT_ALIGN_BYTES, FileIdentity, IoError, ReadMode, Result, SourceFile};
 
-/// The size of a file whose size nobody knows yet: no write ends behind it.
+/// The size of a file whose size is not known yet: no write ends after it.
 const GROWING: u64 = i64::MAX as u64 / EXTENT_ALIGN_BYTES as u64 * EXTENT_ALIGN_BYTES as u64;
 
-/// A file that can be written at any offset: the seam under which
-/// [`FaultySink`](super::FaultySink) takes the place of a [`SinkFile`].
+/// A file that can be written at any offset: the seam where [`FaultySink`](super::FaultySink)
+/// replaces a [`SinkFile`].
 ///
 /// An engine writes either by [`write_at`](WriteAt::write_at) or by handing the descriptor of
 /// [`sink`](WriteAt::sink) to the kernel and passing the outcome through
@@ -30,7 +30,7 @@ pub trait WriteAt: Send + Sync + Debug {
     /// The file itself: path, size, descriptors.
     fn sink(&self) -> &SinkFile;
 
-    /// One attempt to write: may take fewer bytes than given.
+    /// One attempt to write. It may take fewer bytes than given.
     ///
     /// In [`ReadMode::Direct`] offset, length and address must be aligned to
     /// [`EXTENT_ALIGN_BYTES`](crate::EXTENT_ALIGN_BYTES).
@@ -39,7 +39,7 @@ pub trait WriteAt: Send + Sync + Debug {
         self.intercept(mode, offset, from, outcome)
     }
 
-    /// What an engine that writes by descriptor must take as the outcome of a write of `from` at
+    /// The outcome that an engine which writes by descriptor must use for a write of `from` at
     /// `offset`.
     fn intercept(
         &self,
@@ -51,17 +51,17 @@ pub trait WriteAt: Send + Sync + Debug {
         outcome
     }
 
-    /// Makes the file what it was to be: see [`SinkFile::commit`].
+    /// Completes the file: see [`SinkFile::commit`].
     fn commit(&self, sync: bool) -> Result<()> {
         self.sink().commit(sync)
     }
 
-    /// Path under which the file will lie.
+    /// Final path of the file.
     fn path(&self) -> &Path {
         self.sink().path()
     }
 
-    /// Size that the file will have.
+    /// Final size of the file.
     fn size_bytes(&self) -> u64 {
         self.sink().size_bytes()
     }
@@ -70,18 +70,17 @@ pub trait WriteAt: Send + Sync + Debug {
 /// A file being written.
 ///
 /// Until [`commit`](SinkFile::commit) the bytes lie in a hidden temporary file beside the target
-/// (`.headrace-<process>-<number>.partial`); dropped without it, the temporary file is removed
-/// and the target is as it was. A process that is killed leaves one behind, until somebody writes to that
-/// folder again.
+/// (`.headrace-<process>-<number>.partial`). Dropped without a commit, the temporary file is removed and
+/// the target is unchanged. A killed process leaves one behind, until the next write in that folder.
 ///
 /// A block device ([`block_device`](SinkFile::block_device)) is an exception: it is written in
 /// place. So is an [unnamed](SinkFile::unnamed) file, which has no target.
 #[derive(Debug)]
 pub struct SinkFile {
     path: PathBuf,
-    /// [`GROWING`] as long as nobody knows.
+    /// [`GROWING`] until the size is known.
     size_bytes: AtomicU64,
-    /// Whether its size is said at the end.
+    /// Whether its size is set at the end.
     grows: bool,
     buffered: File,
     direct: std::result::Result<(File, DirectIo), String>,
@@ -91,22 +90,22 @@ pub struct SinkFile {
 
 #[derive(Debug)]
 enum Place {
-    /// The temporary file that becomes the target, which may be another path than the one asked
-    /// for: that one may be a symbolic link.
+    /// The temporary file that becomes the target. The target may differ from the requested path,
+    /// which may be a symbolic link.
     Temporary { hidden: Hidden, target: PathBuf },
-    /// A file without a name, which is gone when it is closed.
+    /// An unnamed file, which vanishes when it is closed.
     Unnamed,
     /// The device itself.
     Device,
 }
 
 impl SinkFile {
-    /// Begins a file of `size_bytes` that will lie at `path`, replacing what regular file may lie
-    /// there (whose permissions it gets). A symbolic link is followed.
+    /// Begins a file of `size_bytes` at `path` that replaces any regular file there and inherits
+    /// its permissions. Symbolic links are followed.
     ///
-    /// Room for all of it is reserved now, where the file system can: a full disk is an error
-    /// here, not in the middle of the work. O_DIRECT is tried with a real write; it writes whole
-    /// blocks, so a limit of file sizes between the size and the next whole block rules it out.
+    /// All of its space is reserved now, if the file system can: a full disk is an error here, not
+    /// in the middle of the work. O_DIRECT is tried with a real write. It writes whole blocks, so
+    /// it is ruled out by a limit of file sizes between the size and the next whole block.
     ///
     /// # Errors
     /// [`IoError::NotAFile`] if something else than a regular file lies there, or the path ends
@@ -117,9 +116,9 @@ impl SinkFile {
         size_limit::without_signal(|| Self::create_beside(path, size_bytes)).map(Arc::new)
     }
 
-    /// As [`create`](SinkFile::create), a file whose size is known when all of it was written: then
-    /// [`end_at`](SinkFile::end_at) says it, before the commit. No room is reserved: a full disk is an
-    /// error of the write that finds it full.
+    /// Like [`create`](SinkFile::create), for a file whose size is known after writing:
+    /// [`end_at`](SinkFile::end_at) sets it before the commit. No space is reserved: a full disk is an
+    /// error of the write that hits it.
     ///
     /// # Errors
     /// As [`create`](SinkFile::create).
@@ -128,11 +127,11 @@ impl SinkFile {
         size_limit::without_signal(|| Self::create_growing(path)).map(Arc::new)
     }
 
-    /// As [`create`](SinkFile::create), a file in `folder` that never gets a name: nothing is left of it, however
-    /// the process ends. [`read_back`](SinkFile::read_back) reads what was written.
+    /// Like [`create`](SinkFile::create), for a file in `folder` that never gets a name, so the process leaves
+    /// nothing behind however it ends. [`read_back`](SinkFile::read_back) reads what was written.
     ///
     /// # Errors
-    /// As [`create`](SinkFile::create), with a path inside of the folder.
+    /// Like [`create`](SinkFile::create), with a path inside the folder.
     pub fn unnamed(folder: impl AsRef<Path>, size_bytes: u64) -> Result<Arc<SinkFile>> {
         let path = folder.as_ref().join(".headrace-temporary");
         let mut sink = size_limit::without_signal(|| Self::create_beside(&path, size_bytes))?;
@@ -144,7 +143,7 @@ impl SinkFile {
         Ok(Arc::new(sink))
     }
 
-    /// The [unnamed](SinkFile::unnamed) file, to be read as long as this value lives. All writes must have completed.
+    /// The [unnamed](SinkFile::unnamed) file, readable as long as this value lives. All writes must have completed.
     ///
     /// # Errors
     /// [`IoError::Open`], or [`IoError::NotAFile`] of a device.
@@ -196,7 +195,7 @@ impl SinkFile {
         Ok(sink)
     }
 
-    /// An empty file beside the target, and the permissions that it is to have.
+    /// An empty file beside the target, and its future permissions.
     fn temporary(path: &Path) -> Result<(SinkFile, Option<Permissions>)> {
         let (target, permissions) = resolve(path)?;
         // What will be replaced may be closed to others: then the file is so from the beginning.
@@ -216,17 +215,16 @@ impl SinkFile {
         Ok((sink, permissions))
     }
 
-    /// Comes last: permissions may forbid opening the file once more for O_DIRECT.
+    /// Comes last: permissions may forbid reopening the file for O_DIRECT.
     fn set_permissions(&self, permissions: Option<Permissions>) -> Result<()> {
         let Some(permissions) = permissions else { return Ok(()) };
         let set = self.buffered.set_permissions(permissions);
         set.map_err(|cause| IoError::sink(&self.path, "set its permissions", cause))
     }
 
-    /// Begins to overwrite the first `size_bytes` of a block device, **in place**: what lay there
-    /// is lost from the first write on, whether or not [`commit`](SinkFile::commit) follows.
-    /// Refused unless `overwrite_device` is true, and while the device is mounted or otherwise in
-    /// use.
+    /// Begins to overwrite the first `size_bytes` of a block device, **in place**: the old contents
+    /// are lost from the first write on, with or without a [`commit`](SinkFile::commit). Refused
+    /// unless `overwrite_device` is true, and while the device is mounted or otherwise in use.
     ///
     /// # Errors
     /// [`IoError::Sink`] with the cause, and what helps.
@@ -278,30 +276,29 @@ impl SinkFile {
         Ok(Arc::new(sink))
     }
 
-    /// O_DIRECT access, which was tried with a real write; the reason if it cannot be had.
+    /// O_DIRECT access, tried with a real write; the reason if it is not available.
     pub fn direct(&self) -> std::result::Result<&DirectIo, &str> {
         self.direct.as_ref().map(|(_, direct)| direct).map_err(String::as_str)
     }
 
-    /// Path under which the file will lie.
+    /// Final path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Size that the file will have; of a growing one whose end nobody knows yet, the most that it may
-    /// become.
+    /// Final size of the file; for a growing one whose end is unknown, its maximum.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes.load(Ordering::Acquire)
     }
 
-    /// Says how large a [growing](SinkFile::growing) file becomes. To other files it says nothing.
+    /// Sets the size of a [growing](SinkFile::growing) file. No effect on other files.
     pub fn end_at(&self, size_bytes: u64) {
         if self.grows {
             self.size_bytes.store(size_bytes, Ordering::Release);
         }
     }
 
-    /// Lets a growing file be written from its beginning, as if nobody had said where it ends.
+    /// Restarts a growing file from its beginning, with an unknown end.
     pub fn grow(&self) {
         self.end_at(GROWING);
     }
@@ -311,17 +308,14 @@ impl SinkFile {
         matches!(self.place, Place::Temporary { .. } | Place::Unnamed)
     }
 
-    /// Cuts the file to its size and puts it in its place, in one step for all who look. With
-    /// `sync` its bytes and its name are on stable storage afterwards; without, a crash of the
-    /// machine may lose either.
+    /// Cuts the file to its size and puts it in place atomically. With `sync` its bytes and its
+    /// name are on stable storage afterwards; without, a crash of the machine may lose either.
     ///
-    /// All writes must have completed: those that come later fail. What was never written reads
-    /// as zeros.
+    /// All writes must have completed; later ones fail. Unwritten parts read as zeros.
     ///
     /// # Errors
-    /// [`IoError::Sink`]: then the target is as it was and the temporary file is gone; except if
-    /// it was the last step that failed, syncing the folder: then the file is in place, but may
-    /// not survive a crash.
+    /// [`IoError::Sink`]: the target is unchanged and the temporary file is gone. Exception: if the
+    /// last step failed, syncing the folder, the file is in place but may not survive a crash.
     pub fn commit(&self, sync: bool) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Err(IoError::sink(&self.path, "commit the file", closed()));
@@ -333,7 +327,7 @@ impl SinkFile {
         outcome
     }
 
-    /// As a commit that fails with `cause`.
+    /// Like a commit that fails with `cause`.
     pub(super) fn abandon(&self, action: &str, cause: io::Error) -> IoError {
         self.closed.store(true, Ordering::Release);
         self.remove_temporary();
@@ -375,12 +369,12 @@ impl SinkFile {
     /// The descriptor for a mode.
     ///
     /// # Errors
-    /// `Unsupported` with the reason where O_DIRECT cannot be had; an error after the commit.
+    /// `Unsupported` with the reason if O_DIRECT is not available; an error after the commit.
     pub fn raw_fd(&self, mode: ReadMode) -> io::Result<RawFd> {
         Ok(self.file(mode)?.as_raw_fd())
     }
 
-    /// One system call's worth of writing.
+    /// One system call of writing.
     pub(super) fn write_once(&self, mode: ReadMode, offset: u64, from: &[u8]) -> io::Result<usize> {
         let file = self.file(mode)?;
         size_limit::without_signal(|| file.write_at(from, offset))
@@ -399,7 +393,7 @@ impl SinkFile {
         }
     }
 
-    /// Writes the first block as it is: of a device it may be all that the caller wants to keep.
+    /// Rewrites the first block unchanged: on a device it may be all that the caller wants to keep.
     fn open_direct(&self) -> std::result::Result<(File, DirectIo), String> {
         let path = match &self.place {
             Place::Temporary { hidden, .. } => hidden.path(),
@@ -433,7 +427,7 @@ fn closed() -> io::Error {
     io::Error::other("it was committed already")
 }
 
-/// Where the file will really lie, and the permissions of what lies there now.
+/// Where the file will really lie, and the permissions of the file there now.
 fn resolve(path: &Path) -> Result<(PathBuf, Option<Permissions>)> {
     let not_a_file = || IoError::NotAFile { path: path.to_path_buf() };
     let fail = |cause| IoError::sink(path, "examine what lies there", cause);
@@ -465,7 +459,7 @@ fn resolve(path: &Path) -> Result<(PathBuf, Option<Permissions>)> {
     Ok((target, Some(metadata.permissions())))
 }
 
-/// What a symbolic link that leads nowhere is, and what helps.
+/// The description of a dangling symbolic link, and the remedy.
 fn dangling(link: &Path) -> io::Error {
     let target = std::fs::read_link(link).unwrap_or_default();
     io::Error::new(
@@ -485,8 +479,8 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Makes the file `bytes` long (at most `i64::MAX`), with room set aside for all of it; the inner
-/// error says why the file system only noted the length.
+/// Makes the file `bytes` long (at most `i64::MAX`), with all of its space reserved; the inner
+/// error says why the file system only recorded the length.
 fn reserve_room(file: &File, bytes: u64) -> io::Result<()> {
     // Asked first: a reservation that fails half-way has filled the file system for a while.
     if free_bytes(file)?.is_some_and(|free| free < bytes) {
@@ -507,7 +501,7 @@ fn reserve_room(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Room that the file system of a file has for users; `None` where it knows no limit.
+/// Free space for users in the file system of a file; `None` if unlimited.
 fn free_bytes(file: &File) -> io::Result<Option<u64>> {
     // SAFETY: `statvfs` is plain data that the call fills in; the descriptor is open.
     let (rc, found) = unsafe {

@@ -18,8 +18,8 @@ pub(super) fn check(bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Calls `work` with SIGXFSZ blocked in this thread; one that came meanwhile is taken away, so
-/// that nothing is left of it but the error of the call that caused it.
+/// Calls `work` with SIGXFSZ blocked in this thread. A signal that arrived meanwhile is discarded,
+/// so only the error of the failed call remains.
 pub(super) fn without_signal<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: `sigset_t` is plain data that the calls initialise; masks concern this thread only.
     // A signal is taken away only where it was not blocked before, so that it is not one that

@@ -1,15 +1,17 @@
-//! CUDA kernels on the cores, for tests: what they do, not how fast.
+//! CUDA kernels on the CPU, for tests of their results, not of their speed.
 //!
 //! ```text
 //! sources, as the device compiles them ─► c++ with sanitizers ─► a program ◄── pipes ──► Emulated, in the test
 //!                   cuda_on_cpu.h ─────────┘
 //! ```
 //!
-//! Found are wrong answers, accesses outside of a buffer or an array, addresses that are not aligned, parameters of
-//! another size, barriers that not all threads reach, lanes that are missing where a warp meets, and most reliance on
-//! lanes in step or on an order of threads and blocks. Not found: what needs a weaker order of memory accesses than that
-//! of the machine (a `__syncwarp` behind which a vote waits anyway), an atomic operation that is none, what more blocks
-//! at a time than a few need, limits of registers.
+//! Detected: wrong answers, accesses outside of a buffer or an array, unaligned addresses, parameters of a wrong size,
+//! barriers that not all threads reach, lanes that are missing in a warp operation, and most reliance on lock-step
+//! lanes or on an order of threads and blocks. Not detected: faults that need a weaker memory order than the machine's
+//! (a missing `__syncwarp` before a vote that waits anyway), non-atomic operations that should be atomic, faults that
+//! need more than a few concurrent blocks, register limits.
+//!
+//! A thread is a fiber; which one runs next is chosen at random between any two basic blocks.
 
 use std::fmt::Write as _;
 use std::io::{BufReader, Read, Write};
@@ -18,18 +20,18 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Sources of kernels, with the names of these. Kernel `k` of source `n` becomes `k_n`.
+/// Sources of kernels, with the kernels' names. Kernel `k` of source `n` becomes `k_n`.
 pub(crate) type Sources<'a> = [(String, &'a [&'a str])];
 
-/// A device with kernels, its memory apart from this process'.
+/// A device with kernels, with memory separate from this process.
 pub(crate) struct Emulated {
     program: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     folder: TempDir,
-    /// Of the order of threads; another for each launch.
+    /// Seed of the thread order; changes with each launch.
     seed: u64,
-    /// Blocks that run at the same time.
+    /// Blocks that run concurrently.
     pub workers: u64,
 }
 
@@ -81,14 +83,14 @@ impl Emulated {
         Emulated { program, to, from: BufReader::new(from), folder, seed: 1, workers: 1 }
     }
 
-    /// Memory with these bytes, and none behind them.
+    /// Memory with exactly these bytes.
     pub fn upload(&mut self, bytes: &[u8]) -> u64 {
         let address = self.alloc(bytes.len());
         self.write(address, bytes);
         address
     }
 
-    /// Memory of so many bytes, whatever they are, aligned to 256.
+    /// This many uninitialised bytes, aligned to 256.
     pub fn alloc(&mut self, bytes: usize) -> u64 {
         self.tell(&[u64::from(b'a'), bytes as u64], &[]);
         u64::from_le_bytes(self.answer(8).try_into().unwrap())
@@ -103,12 +105,12 @@ impl Emulated {
         self.answer(bytes)
     }
 
-    /// All memory is free.
+    /// Frees all memory.
     pub fn clear(&mut self) {
         self.tell(&[u64::from(b'c')], &[]);
     }
 
-    /// Runs a kernel in blocks of so many threads, with so many bytes of shared memory.
+    /// Runs a kernel in blocks of this many threads, with this many bytes of shared memory.
     pub fn launch(
         &mut self,
         kernel: &str,

@@ -1,4 +1,4 @@
-//! Files filled by all threads at once.
+//! Files filled by all threads in parallel.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use headrace_io::MemoryUse;
 
 use crate::{Options, Processor, Report, Result, Room};
 
-/// What a thread writes at a time.
+/// The unit of a thread's writes.
 const CHUNK_BYTES: u64 = 4 << 20;
 
 /// A file to be filled.
@@ -19,13 +19,13 @@ pub(super) struct Filled {
     pub bytes: u64,
 }
 
-/// Memory and threads; there is nothing that a GPU could do.
+/// Memory and threads; a GPU has no part in this.
 pub(super) fn on_cores(options: &Options) -> Result<Room> {
     let cores = Options { processor: Processor::Cpu, ..options.clone() };
     Ok(Room { why_not_cuda: None, ..Room::new(&cores, None)? })
 }
 
-/// Fills files: `fill` is given the file's number, an offset that is a multiple of [`CHUNK_BYTES`], and the
+/// Fills files: `fill` gets the file's number, an offset that is a multiple of [`CHUNK_BYTES`], and the
 /// bytes from there on.
 pub(super) fn fill(
     files: &[Filled],

@@ -17,9 +17,10 @@ pub enum KeyOrder {
     Sorted,
     /// Descending.
     Reversed,
-    /// Any bits, in any order.
+    /// Random bits in random order.
     Random,
-    /// Small numbers, in any order: the n-th most frequent of them is about 1/n as frequent as the first.
+    /// Small numbers in random order with a Zipf distribution: the n-th most frequent is about 1/n as
+    /// frequent as the first.
     Zipf,
 }
 
@@ -53,27 +54,27 @@ impl FromStr for KeyOrder {
 /// One or two files of keys.
 #[derive(Debug, Clone)]
 pub struct KeysJob {
-    /// Of each file the path and the number of keys.
+    /// Path and number of keys of each file.
     pub outputs: Vec<(PathBuf, u64)>,
     /// The type of the keys.
     pub number: NumberType,
     /// Their order.
     pub order: KeyOrder,
-    /// The share of the smaller of two files' keys that are in the larger one too, of sorted ones.
+    /// For sorted files: the share of the smaller file's keys that the larger one also has.
     pub selectivity: f64,
-    /// How unevenly the smaller of two sorted files lies among the keys of the larger one: from 0, evenly,
-    /// to below 1, almost all of it at the beginning.
+    /// For sorted files: how unevenly the smaller file lies among the keys of the larger one, from 0,
+    /// evenly, to below 1, almost all of it at the beginning.
     pub skew: f64,
-    /// How often each key comes, of sorted and reversed ones.
+    /// For sorted and reversed files: how often each key occurs.
     pub repeats: u64,
-    /// Another seed makes other keys of the same shape.
+    /// Another seed makes other keys of the same distribution.
     pub seed: u64,
 }
 
 /// Writes the files.
 ///
 /// # Errors
-/// Shapes that there are not; those of writing.
+/// Impossible distributions; errors of writing.
 pub fn keys(job: &KeysJob, options: &Options) -> Result<Report> {
     match job.number {
         NumberType::I32 => of_type(job, options, |place| (place as i64 - (1 << 31)) as i32),
@@ -86,7 +87,7 @@ pub fn keys(job: &KeysJob, options: &Options) -> Result<Report> {
     }
 }
 
-/// Places that the keys of a type can have, so that each place is a key of its own.
+/// Distinct positions for the keys of a type, so that each position is one key.
 fn places(number: NumberType) -> u64 {
     match number {
         NumberType::F32 => 1 << 24,
@@ -117,12 +118,12 @@ fn of_type<K: Number>(job: &KeysJob, options: &Options, key: fn(u64) -> K) -> Re
     })
 }
 
-/// Where the keys lie among all that there could be.
+/// The position of the keys in the key space.
 struct Shape<'a> {
     job: &'a KeysJob,
-    /// Different keys of the largest file.
+    /// Distinct keys of the largest file.
     span: u64,
-    /// Places from a key to the next, at most.
+    /// Maximum distance between neighbouring positions.
     gap: u64,
     places: u64,
 }
@@ -150,7 +151,7 @@ impl<'a> Shape<'a> {
         Ok(Shape { job, span, gap: (places / wanted.max(1)).max(1), places })
     }
 
-    /// The place of a file's key.
+    /// The position of the file's key.
     fn place(&self, file: usize, number: u64) -> u64 {
         let seed = self.job.seed;
         let keys = self.job.outputs[file].1;
@@ -170,8 +171,8 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The place of a file's n-th different key: in the n-th of as many stretches as the largest file has
-    /// keys, in its first half if both files have it, so that a share of them is common.
+    /// The position of a file's n-th distinct key: in the n-th of as many stretches as the largest file
+    /// has keys, in its first half if both files have it, so that a share of the keys is common.
     fn sorted(&self, file: usize, different: u64) -> u64 {
         let own = self.job.outputs[file].1.div_ceil(self.job.repeats);
         let stretch = if own == self.span {

@@ -1,4 +1,4 @@
-//! Matrices whose values, or whose largest eigenvalue, are known.
+//! Matrices with known values, or a known largest eigenvalue.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use super::fill::{Filled, fill, on_cores};
 use super::mixed;
 use crate::{NumberType, OocError, Options, Report, Result, npy};
 
-/// A matrix to be made.
+/// A matrix to be generated.
 #[derive(Debug, Clone)]
 pub struct MatrixJob {
-    /// Where it goes: a `.npy` file by its name, else nothing but values, row by row.
+    /// Destination: a `.npy` file if the name ends so, else raw values, row by row.
     pub path: PathBuf,
     /// Rows.
     pub rows: u64,
@@ -20,20 +20,20 @@ pub struct MatrixJob {
     pub columns: u64,
     /// Type of the values: `f32`, `f64` or, in a raw file, `bf16`.
     pub number: NumberType,
-    /// The same seed gives the same values, whatever their type is, as far as it has them.
+    /// The same seed gives the same values for every type, as far as the type can hold them.
     pub seed: u64,
-    /// What they are.
+    /// Its kind.
     pub kind: MatrixKind,
 }
 
-/// What the values of a matrix are.
+/// The distribution of a matrix's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MatrixKind {
-    /// Evenly distributed in `-1..1`.
+    /// Uniform in `-1..1`.
     Uniform,
     /// `D C D⁻¹` of a circulant matrix `C` of positive values and a diagonal matrix `D` of powers of two: exact in
-    /// every type. Its largest eigenvalue is the sum of a row of `C`, its eigenvector the diagonal of `D`, and it
-    /// is far above the others. Rows and columns are as many.
+    /// every type. Its largest eigenvalue is the sum of a row of `C`, its eigenvector the diagonal of `D`, and the
+    /// other eigenvalues are far below. The matrix is square.
     Dominant,
 }
 
@@ -53,7 +53,7 @@ impl MatrixContent {
     /// The content of a matrix, within a budget of memory.
     ///
     /// # Errors
-    /// [`OocError::Usage`] for a type or a shape that it cannot have; [`OocError::Budget`].
+    /// [`OocError::Usage`] for an impossible type or shape; [`OocError::Budget`].
     pub fn new(job: &MatrixJob, memory: &Arc<MemoryBudget>) -> Result<MatrixContent> {
         let &MatrixJob { rows, columns, number, seed, kind, .. } = job;
         let is_npy = is_npy(job);
@@ -97,7 +97,7 @@ impl MatrixContent {
         self.diagonal[i] * self.circulant[k] / self.diagonal[j]
     }
 
-    /// The largest eigenvalue, and a vector of it, if they are known.
+    /// The largest eigenvalue and an eigenvector of it, if known.
     pub fn dominant(&self) -> Option<(f64, &[f64])> {
         // Multiples of 1/128: the sum is exact up to rows of 2^46 values.
         let is_known = !self.circulant.is_empty();
@@ -129,10 +129,10 @@ fn is_npy(job: &MatrixJob) -> bool {
     job.path.extension().is_some_and(|extension| extension == "npy")
 }
 
-/// Makes a matrix, whole or not at all.
+/// Generates a matrix file, complete or not at all.
 ///
 /// # Errors
-/// As [`MatrixContent::new`]; those of the file and of the race.
+/// As [`MatrixContent::new`]; errors of the file and of the race.
 pub fn matrix(job: &MatrixJob, options: &Options) -> Result<Report> {
     let room = on_cores(options)?;
     let content = MatrixContent::new(job, &room.memory)?;

@@ -13,16 +13,16 @@ use headrace_io::{MemoryBudget, MemoryUse, ReadAt, Reservation};
 use super::matrix::RawMatrix;
 use crate::{NumberType, OocError, Result};
 
-/// What an Arrow IPC file begins with.
+/// The first bytes of an Arrow IPC file.
 pub(crate) const MAGIC: &[u8] = b"ARROW1";
 
-/// The rows of some record batch, or some of them: of each column as many values, in one piece.
+/// Rows of a record batch: the same number of contiguous values of each column.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// The first of its rows in the table.
+    /// Position of its first row in the table.
     pub first: usize,
     pub rows: usize,
-    /// Where each column's values begin in the file.
+    /// Offset of each column's values in the file.
     pub offsets: Box<[u64]>,
 }
 
@@ -33,10 +33,11 @@ pub(crate) struct Parts {
     _memory: Reservation,
 }
 
-/// Opens the table of a file whose columns are all of one type, without NULLs; its transposed matrix.
+/// Opens a file's table whose columns all have one type, without NULLs; returns its transposed
+/// matrix.
 ///
 /// # Errors
-/// [`OocError::Input`] for columns that are something else; [`OocError::Format`].
+/// [`OocError::Input`] for other columns; [`OocError::Format`].
 pub(crate) fn open(file: &dyn ReadAt) -> Result<(Arc<ArrowTable>, RawMatrix)> {
     let path = file.path();
     let table = Arc::new(ArrowTable::open(&[path.to_path_buf()])?);

@@ -1,9 +1,9 @@
-//! The products of a tile on the cores.
+//! The products of a tile on the CPU.
 //!
-//! Values are widened to binary64 as they are loaded, and multiplied and summed there. The same code is compiled
-//! for AVX-512, for AVX2 with FMA, and for whatever the build is for; which runs is chosen at run time, and all
-//! have the same lanes. Where there is no FMA, products of binary64 are rounded before they are added; those of
-//! binary32 and bf16 with vectors of these are exact either way.
+//! Values are widened to binary64 as they are loaded, then multiplied and summed. The same code is compiled for
+//! AVX-512, for AVX2 with FMA, and for the build's baseline; the choice is made at run time, and all variants
+//! have the same lanes. Without FMA, products of binary64 are rounded before they are added; those of binary32
+//! and bf16 with vectors of these types are exact either way.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use super::sums::{Counts, Gather};
 use super::vectors::Vectors;
 use crate::NumberType;
 
-/// The vectors of a pass: for the matrix as it lies, and for the transposed one.
+/// The vectors of a pass: for the matrix as stored, and for its transpose.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Operands<'a> {
     pub forward: Option<&'a Vectors>,
@@ -68,7 +68,7 @@ impl HostConsumer for Multiplier<'_> {
     }
 }
 
-/// The fastest kernel that this processor can run.
+/// The fastest kernel for this processor.
 fn kernel<V: Value>() -> Kernel {
     #[cfg(target_arch = "x86_64")]
     {
@@ -94,7 +94,7 @@ fn avx2<V: Value>(tile: &Tile, buffers: &[&[u8]], operands: &Operands<'_>, sums:
     multiply::<Avx2, V>(tile, buffers, operands, sums);
 }
 
-/// Block by block, which both products find in cache.
+/// Block by block, so that both products find the block in cache.
 #[inline(always)]
 fn multiply<L: Lanes, V: Value>(
     tile: &Tile,
@@ -155,7 +155,7 @@ impl Block<'_> {
         })
     }
 
-    /// As `forward` and `transposed`, of one vector each: every value is loaded once.
+    /// Like `forward` and `transposed` together, for one vector each: every value is loaded once.
     #[inline(always)]
     fn both<L: Lanes, V: Value>(
         &self,
@@ -190,7 +190,7 @@ impl Block<'_> {
         }
     }
 
-    /// As `forward`, for some of the vectors, and some rows at a time.
+    /// Like `forward`, for some of the vectors and some rows at a time.
     #[inline(always)]
     fn forward_some<L: Lanes, V: Value, const R: usize, const X: usize>(
         &self,
@@ -231,7 +231,7 @@ impl Block<'_> {
         }
     }
 
-    /// As `transposed`, for some of the vectors, and some rows at a time.
+    /// Like `transposed`, for some of the vectors and some rows at a time.
     #[inline(always)]
     fn transposed_some<L: Lanes, V: Value, const R: usize, const X: usize>(
         &self,
@@ -300,7 +300,8 @@ fn dots<L: Lanes, V: Value, const R: usize, const X: usize>(
     sums
 }
 
-/// Adds rows, multiplied by their factors for each vector, to the sums of columns, one after the other.
+/// Adds rows, multiplied by their factors for each vector, to the sums of columns, one row after the
+/// other.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // Several arrays in step.
 fn add_rows<L: Lanes, V: Value, const R: usize, const X: usize>(
@@ -341,7 +342,7 @@ fn add_rows<L: Lanes, V: Value, const R: usize, const X: usize>(
     }
 }
 
-/// As `dots` and `add_rows`, of one vector each.
+/// Like `dots` and `add_rows` together, for one vector each.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // Several arrays in step.
 fn both<L: Lanes, V: Value, const R: usize>(

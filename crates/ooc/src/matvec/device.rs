@@ -1,8 +1,10 @@
 //! The products of chunks on a GPU.
 //!
-//! The sums of a chunk go to memory of its own, one of as many as chunks may be under way. Kernels of one stream run
-//! in the order in which they were enqueued; so a chunk's sums are added as soon as those of all chunks before it
-//! were enqueued, without anybody waiting.
+//! The sums of a chunk go to one of several memory areas, as many as chunks may be in flight. Kernels of one stream
+//! run in the order in which they were enqueued, so a chunk's sums are added once those of all earlier chunks are
+//! enqueued, without waiting.
+//!
+//! They are added by a kernel enqueued behind those of all earlier chunks, without atomics.
 
 use headrace_flow::{
     BoxError, ChunkSpec, CudaSlots, DeviceProgram, DeviceSlice, HostMemory, PageableLane, Race,
@@ -20,28 +22,28 @@ use super::turns::Turns;
 use super::vectors::Vectors;
 use crate::{DeviceRoom, Result, Room};
 
-/// Of what the race calls.
+/// The calls of the race.
 type Outcome<T> = std::result::Result<T, BoxError>;
 
-/// What is left of the device's memory for others when chunks stay there.
+/// Device memory left for others when chunks stay there.
 const SPARE_BYTES: u64 = 64 << 20;
 
-/// A GPU that multiplies a matrix again and again.
+/// A GPU that multiplies a matrix repeatedly.
 pub(crate) struct OnDevice {
     // First, so that it is dropped first: nothing may be at work on the memory below.
     slots: CudaSlots,
     device: DeviceRoom,
     /// In the order of [`KERNELS`].
     kernels: Vec<Function>,
-    /// Ordinary memory for the slots, if it is not to be pinned.
+    /// Ordinary memory for the slots, unless it is pinned.
     pageable: Option<Vec<AlignedBuffer>>,
-    /// Chunks that stay, by their number; empty if none are to.
+    /// Resident chunks by number; empty if none are kept.
     resident: Vec<Option<DeviceBuffer>>,
     _memory: Reservation,
 }
 
 impl OnDevice {
-    /// Slots for the chunks of a plan. If `keeps`, as many chunks stay on the device as it has room for.
+    /// Slots for the chunks of a plan. If `keeps`, as many chunks as fit stay on the device.
     pub fn new(
         device: &DeviceRoom,
         room: &Room,
@@ -74,12 +76,12 @@ impl OnDevice {
         })
     }
 
-    /// Chunks that may be begun and not added.
+    /// Maximum of chunks begun and not added.
     pub fn window(&self) -> usize {
         2 * self.slots.slots() + 2
     }
 
-    /// Streams the chunks of a race, and those that stay, through the kernels.
+    /// Streams the chunks of a race, and the resident ones, through the kernels.
     pub fn run(
         &mut self,
         race: &Race,
@@ -146,7 +148,7 @@ struct Memory {
     sums: DeviceBuffer,
 }
 
-/// What is done with the chunks of one race.
+/// The work on the chunks of one race.
 struct Program<'a> {
     kernels: &'a [Function],
     plan: &'a Plan,
@@ -156,7 +158,7 @@ struct Program<'a> {
     lengths: [usize; 2],
     y_lengths: [usize; 2],
     counts: Counts,
-    /// Values that a chunk's sums have room for.
+    /// Values that fit in a chunk's sums.
     sums: usize,
     /// Chunks whose products are enqueued and not added, by number modulo the window.
     enqueued: Vec<bool>,
@@ -164,12 +166,12 @@ struct Program<'a> {
     next: usize,
     resident: &'a mut [Option<DeviceBuffer>],
     device: &'a DeviceRoom,
-    /// What chunks that stay may still take.
+    /// Room left for resident chunks.
     rest_bytes: u64,
 }
 
 impl Program<'_> {
-    /// Where a chunk lies: rows, or their pieces, are equally far from each other.
+    /// The location of a chunk: rows, or their pieces, have a constant distance.
     fn place(&self, chunk: usize, addresses: &[u64]) -> Outcome<(u64, u64)> {
         let row_bytes = match addresses {
             [first, second, ..] => second.wrapping_sub(*first),
@@ -182,7 +184,7 @@ impl Program<'_> {
         Ok((addresses.first().copied().unwrap_or(0), row_bytes))
     }
 
-    /// The products of a chunk that lies at `base`, its rows `row_bytes` from each other.
+    /// The products of a chunk at `base` with rows `row_bytes` apart.
     fn products(&self, chunk: usize, (base, row_bytes): (u64, u64)) -> Products {
         let (tile, value_bytes) = (self.plan.tile(chunk), self.plan.value_bytes());
         let Counts { forward, transposed } = self.counts;
@@ -211,7 +213,7 @@ impl Program<'_> {
         Ok(())
     }
 
-    /// Lets a chunk stay, if there is room: its pieces one behind the other, each as aligned as in a slot.
+    /// Keeps a chunk if there is room: its pieces consecutively, each as aligned as in a slot.
     fn keep(&mut self, stream: &Stream, chunk: usize, buffers: &[DeviceSlice]) -> Outcome<()> {
         let bytes: usize = buffers.iter().map(|buffer| aligned(buffer.bytes)).sum();
         let needed = bytes as u64;
@@ -235,7 +237,7 @@ impl Program<'_> {
         Ok(())
     }
 
-    /// Where a chunk's buffers lie: in the slot, or where they stay.
+    /// The location of a chunk's buffers: in the slot, or resident.
     fn addresses(&self, chunk: usize, buffers: &[DeviceSlice]) -> Vec<u64> {
         let Some(kept) = self.resident.get(chunk).and_then(Option::as_ref) else {
             return buffers.iter().map(|buffer| buffer.address).collect();
@@ -251,7 +253,7 @@ impl Program<'_> {
     }
 }
 
-/// Bytes of a piece that stays, so that the next one is aligned for any load.
+/// Bytes of a resident piece, padded so that the next one is aligned for any load.
 fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(headrace_flow::DEVICE_ALIGN_BYTES)
 }

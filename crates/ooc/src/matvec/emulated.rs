@@ -1,4 +1,4 @@
-//! The kernels on the cores (`crate::emulated`), launched as `device` does, on chunks as the plan has them.
+//! The kernels on the CPU (`crate::emulated`), launched like `device` does, on the plan's chunks.
 
 use headrace_flow::DEVICE_ALIGN_BYTES;
 use headrace_io::{MemoryBudget, MemoryFile};
@@ -15,10 +15,10 @@ fn mixed(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Whether sums have to be rounded.
+/// Whether sums need rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Values {
-    /// Small whole numbers but 0: sums are exact in any order.
+    /// Small non-zero integers: sums are exact in any order.
     Whole,
     /// From -1 to 1.
     Fractions,
@@ -35,12 +35,12 @@ impl Values {
     }
 }
 
-/// A matrix and its vectors, which are as long as its rows, or its columns.
+/// A matrix and its vectors, which are as long as its rows or its columns.
 struct Case {
     number: NumberType,
     rows: usize,
     columns: usize,
-    /// As the kernels widen them.
+    /// As widened by the kernels.
     values: Vec<f64>,
     bytes: Vec<u8>,
     /// Vector after vector.
@@ -79,7 +79,7 @@ impl Case {
         Case { number, rows, columns, values, bytes, x, counts }
     }
 
-    /// The products in the plainest order, and the sums of the terms' magnitudes.
+    /// The products in the simplest order, and the sums of the terms' magnitudes.
     fn expected(&self) -> [Vec<(f64, f64)>; 2] {
         let Case { rows, columns, .. } = *self;
         let mut y = [rows, columns].map(|length| vec![(0.0, 0.0); length]);
@@ -101,7 +101,7 @@ impl Case {
         y
     }
 
-    /// The products of the kernels, in chunks of about so many bytes.
+    /// The products of the kernels, in chunks of about this many bytes.
     fn multiply(&self, device: &mut Emulated, chunk_bytes: usize) -> [Vec<f64>; 2] {
         let Case { number, rows, columns, counts, .. } = *self;
         let file = MemoryFile::new(&MemoryFile::named("matrix"), Vec::new());
@@ -129,7 +129,8 @@ impl Case {
         found
     }
 
-    /// Puts a chunk's reads into memory as the lane does, with NaN between them: where, and how far from each other.
+    /// Puts a chunk's reads into memory like the lane does, with NaN between them; returns their address and
+    /// distance.
     fn place(&self, device: &mut Emulated, plan: &Plan, chunk: usize) -> (u64, u64) {
         let mut bytes = Vec::new();
         let mut pitch = plan.tile(chunk).columns * plan.value_bytes();

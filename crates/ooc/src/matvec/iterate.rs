@@ -14,22 +14,23 @@ use super::vectors::{Shape, VectorFile, Vectors, Written};
 use crate::files::check_outputs;
 use crate::{NumberType, OocError, Options, Report, Result, Room, generate};
 
-/// Why it is done on the cores if the matrix is too large for the GPU.
+/// The reason for the CPU if the matrix is too large for the GPU.
 const CPU_IS_FASTER: &str = "less than half of the matrix fits the device's memory: the rest would cross the link \
                              each time, which is slower than memory";
 
-/// What to iterate.
+/// The iteration to run.
 #[derive(Debug, Clone)]
 pub struct IterateJob {
     /// A square matrix.
     pub matrix: MatrixFile,
-    /// What to begin with; `None`: numbers without a pattern.
+    /// The start vector; `None`: pseudo-random numbers.
     pub start: Option<VectorFile>,
-    /// Where the last vector goes, of length 1: a `.npy` file by its name.
+    /// Destination of the last vector, of length 1: a `.npy` file if the name ends so.
     pub output: Option<PathBuf>,
-    /// Products at most, at least 1.
+    /// Maximum of products, at least 1.
     pub iterations: usize,
-    /// Ends earlier when the estimate of the eigenvalue changes by no more than this part of it.
+    /// Ends earlier when the estimate of the eigenvalue changes by no more than this fraction of
+    /// it.
     pub tolerance: f64,
     /// Type of the output, as [`MatvecJob::result`](super::MatvecJob::result).
     pub result: Option<NumberType>,
@@ -37,7 +38,7 @@ pub struct IterateJob {
     pub memory: HostMemory,
 }
 
-/// What one product said, of `x` of length 1 and `y = A x`.
+/// The result of one product, for `x` of length 1 and `y = A x`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Iteration {
     /// `x · y`.
@@ -48,11 +49,12 @@ pub struct Iteration {
     pub wall_ns: u64,
     /// Bytes of the matrix that were read or copied to the device.
     pub streamed_bytes: u64,
-    /// Bytes of it that were used where they lay: on the device, in the host cache, in the page cache.
+    /// Bytes of the matrix that were used in place: on the device, in the host cache, in the page
+    /// cache.
     pub resident_bytes: u64,
 }
 
-/// What an iteration found.
+/// The result of an iteration.
 #[derive(Debug, Clone, Serialize)]
 pub struct IterateReport {
     /// Rows and columns of the matrix.
@@ -61,11 +63,11 @@ pub struct IterateReport {
     pub number: NumberType,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
-    /// The products, in their order; the last has the answer.
+    /// The products in order; the last has the answer.
     pub iterations: Vec<Iteration>,
-    /// Whether the estimate changed by no more than the tolerance at last.
+    /// Whether the last change of the estimate was within the tolerance.
     pub has_converged: bool,
-    /// What ran where; of the races the first and the last.
+    /// The report, with the first and the last race.
     pub report: Report,
 }
 
@@ -157,7 +159,7 @@ pub fn iterate(job: &IterateJob, options: &Options) -> Result<IterateReport> {
     Ok(IterateReport { rows, number, chunk_bytes, iterations, has_converged, report })
 }
 
-/// The GPU, if nobody says where, and it has room for at least half of the matrix.
+/// The GPU, unless specified otherwise, if it has room for at least half of the matrix.
 fn room_for(matrix: &Matrix, options: &Options) -> Result<Room> {
     let room = Room::new(options, None)?;
     let fits = |device: &crate::DeviceRoom| device.free_bytes() >= matrix.bytes() / 2;
@@ -178,7 +180,7 @@ fn by_place(bytes: &BytesByPath, on_device: bool) -> (u64, u64) {
     (bytes.total() - resident, resident)
 }
 
-/// Terms of a sum that are added one after the other, before such sums are.
+/// Terms that are added sequentially before such partial sums are added.
 const TERMS: usize = 1 << 10;
 
 fn sum(terms: impl Iterator<Item = f64>) -> f64 {
@@ -200,7 +202,7 @@ fn length(values: impl Iterator<Item = f64>) -> f64 {
     sum(values.map(|value| value * value)).sqrt()
 }
 
-/// Makes a vector one of length 1; whether it has a length.
+/// Scales a vector to length 1; returns whether it has a length.
 fn scale(values: &mut [f64]) -> bool {
     let largest = values.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
     if !(largest > 0.0 && largest.is_finite()) {

@@ -1,13 +1,13 @@
-//! Eight numbers of binary64 at a time, in whatever registers a processor has for them. Every operation is the
-//! same, lane by lane, on all of them, except where there is no fused multiplication and addition.
+//! Eight binary64 numbers at a time, in a processor's widest suitable registers. Every operation is the same,
+//! lane by lane, on all of them, except where there is no fused multiply-add.
 
 /// Lanes of a vector.
 pub(crate) const LANES: usize = 8;
 
 /// Eight numbers of binary64.
 ///
-/// The implementations for instructions that not every processor has may be used in functions alone that are
-/// compiled for these, and called where the processor was found to have them.
+/// Implementations with optional instructions may only be used in functions that are compiled for these, and
+/// called where the processor supports them.
 pub(crate) trait Lanes: Copy {
     fn splat(value: f64) -> Self;
     fn load(from: &[f64; LANES]) -> Self;
@@ -20,24 +20,24 @@ pub(crate) trait Lanes: Copy {
     fn of_f64(from: &[[u8; 8]; LANES]) -> Self;
     /// `self * b + c`.
     fn multiply_add(self, b: Self, c: Self) -> Self;
-    /// Says that what lies some way behind these values will be read soon.
+    /// Prefetches data some distance behind these values.
     fn prefetch<T>(_from: &T) {}
     /// Pairwise: lanes that are 4 apart, then 2, then 1.
     fn sum(self) -> f64;
 }
 
-/// A number as its bytes lie in a file.
+/// A number as stored in a file.
 pub(crate) trait Value: bytemuck::Pod {
     fn widen<L: Lanes>(from: &[Self; LANES]) -> L;
 
-    /// Fewer than [`LANES`] of them, and zeros.
+    /// Fewer than [`LANES`] of them, padded with zeros.
     #[inline(always)]
     fn widen_rest<L: Lanes>(from: &[Self]) -> L {
         Self::widen(&padded(from))
     }
 }
 
-/// Numbers, and zeros behind them.
+/// Numbers padded with zeros.
 #[inline(always)]
 pub(crate) fn padded<V: bytemuck::Pod>(from: &[V]) -> [V; LANES] {
     std::array::from_fn(|lane| from.get(lane).copied().unwrap_or(V::zeroed()))
@@ -67,7 +67,7 @@ impl Value for [u8; 8] {
     }
 }
 
-/// Where nothing better is known.
+/// The fallback.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain([f64; LANES]);
 
@@ -126,7 +126,7 @@ mod x86 {
 
     use super::{LANES, Lanes};
 
-    /// Bytes that are prefetched ahead of their use.
+    /// Prefetch distance in bytes.
     const AHEAD: usize = 1024;
 
     /// One register of AVX-512.

@@ -1,4 +1,4 @@
-//! What the kernels are compiled for, and what is handed to them. Nothing here needs a GPU.
+//! The shapes and parameters of the kernels. Nothing here needs a GPU.
 
 use super::plan::Tile;
 use crate::NumberType;
@@ -6,7 +6,7 @@ use crate::NumberType;
 /// Threads of a block.
 pub(super) const BLOCK: u32 = 256;
 
-/// Bytes that a thread loads at once.
+/// Bytes per load of a thread.
 const LOAD_BYTES: usize = 16;
 
 /// The source of the kernels for values of a type.
@@ -19,35 +19,35 @@ pub(crate) fn source(number: NumberType) -> String {
 pub(super) const KERNELS: [&str; 6] =
     ["forward_1", "forward_4", "transposed_1", "transposed_4", "add_forward", "add_transposed"];
 
-/// A launch of so many threads, or a few more.
+/// A launch of at least this many threads.
 #[derive(Debug)]
 pub(super) struct Call {
     /// Which of [`KERNELS`].
     pub kernel: usize,
     pub threads: usize,
-    /// The members of `Params`, in their order.
+    /// The members of `Params`, in order.
     pub args: [u64; 16],
 }
 
-/// A tile in device memory and its products: with the matrix, with the transposed one.
+/// A tile in device memory and its products with the matrix and with its transpose.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Products {
     pub tile: Tile,
     pub value_bytes: usize,
-    /// Where it lies, and how far from each other its rows are; nothing when sums are added.
+    /// Its address and row distance; unused when sums are added.
     pub base: u64,
     pub row_bytes: u64,
-    /// How many vectors it is multiplied with.
+    /// The number of vectors.
     pub counts: [usize; 2],
-    /// Where they lie, and how long each is.
+    /// Their address and length.
     pub x: [(u64, u64); 2],
     pub sums: [u64; 2],
-    /// As `x`, of the results.
+    /// Like `x`, for the results.
     pub y: [(u64, u64); 2],
 }
 
 impl Products {
-    /// What computes the sums: of four vectors at a time, then of one.
+    /// The kernels that compute sums: for four vectors at a time, then for one.
     pub fn multiply(&self) -> Vec<Call> {
         let (tile, per) = (&self.tile, LOAD_BYTES / self.value_bytes);
         let mut calls = Vec::new();
@@ -71,7 +71,7 @@ impl Products {
         calls
     }
 
-    /// What adds the sums to the results.
+    /// The kernel that adds the sums to the results.
     pub fn add(&self) -> Vec<Call> {
         let results = [self.tile.rows, self.tile.columns];
         let wanted = (0..2).filter(|which| self.counts[*which] > 0);

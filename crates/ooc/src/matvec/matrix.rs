@@ -1,4 +1,4 @@
-//! The matrix as it lies in its file.
+//! The matrix as stored in its file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,47 +10,48 @@ use super::columns;
 use crate::npy::{self, Npy};
 use crate::{Files, NumberType, OocError, Result};
 
-/// A file that holds a matrix.
+/// A file with a matrix.
 #[derive(Debug, Clone)]
 pub struct MatrixFile {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// What its bytes are, if it is nothing but values, row by row; `None`: a file that says so itself: `.npy`, of
-    /// one axis (a single row) or two, or an Arrow IPC file whose columns are those of the matrix.
+    /// The layout, if it has only raw values, row by row; `None`: a self-describing file: `.npy`, of one axis (a
+    /// single row) or two, or an Arrow IPC file whose columns are those of the matrix.
     pub raw: Option<RawMatrix>,
 }
 
-/// What the bytes of a raw file are.
+/// The layout of a raw file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawMatrix {
     /// Rows.
     pub rows: u64,
-    /// Columns; a row's values follow each other.
+    /// Columns; a row's values are contiguous.
     pub columns: u64,
     /// Type of the values: `f32`, `f64` or `bf16`.
     pub number: NumberType,
 }
 
-/// A matrix whose rows lie one after the other, or in pieces. If `is_transposed`, it is the transposed of the matrix that
-/// its user means: the bytes of an order by columns are those of the transposed matrix by rows.
+/// A matrix with rows that are contiguous or in pieces. If `is_transposed`, it is the transpose of the user's matrix: a
+/// column-major file holds the transpose in row-major order.
 #[derive(Debug, Clone)]
 pub(crate) struct Matrix {
     pub file: Arc<dyn ReadAt>,
-    /// Where the first row begins.
+    /// Offset of the first row.
     pub offset: u64,
     pub rows: usize,
     pub columns: usize,
     pub number: NumberType,
     pub is_transposed: bool,
-    /// If the rows do not lie one after the other: the columns of this table are the rows.
+    /// For rows that are not contiguous: the columns of this table are the rows.
     pub table: Option<Arc<ArrowTable>>,
 }
 
 impl Matrix {
-    /// Opens a matrix; reads no values.
+    /// Opens a matrix without reading values.
     ///
     /// # Errors
-    /// [`OocError::Input`] for a file that is no matrix of floating-point numbers; those of the files.
+    /// [`OocError::Input`] for a file that is not a matrix of floating-point numbers; errors of the
+    /// files.
     pub fn open(files: &dyn Files, source: &MatrixFile) -> Result<Matrix> {
         let file = files.open(&source.path)?;
         let mut table = None;
@@ -81,7 +82,7 @@ impl Matrix {
         Ok(Matrix { file, offset, rows, columns, number, is_transposed, table }.narrowed())
     }
 
-    /// A single column is a single row of the transposed matrix, which has more to sum at a time.
+    /// A single column is a single row of the transpose, which has longer sums.
     fn narrowed(self) -> Matrix {
         match self.columns {
             1 if self.rows > 1 && self.table.is_none() => {
@@ -97,12 +98,12 @@ impl Matrix {
         self.columns * self.number.bytes()
     }
 
-    /// Bytes of all rows; the file has as many.
+    /// Bytes of all rows, which the file has.
     pub fn bytes(&self) -> u64 {
         self.rows as u64 * self.row_bytes() as u64
     }
 
-    /// Rows and columns as the user means them.
+    /// The user's rows and columns.
     pub fn shape(&self) -> (usize, usize) {
         if self.is_transposed { (self.columns, self.rows) } else { (self.rows, self.columns) }
     }

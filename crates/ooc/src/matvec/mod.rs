@@ -1,4 +1,4 @@
-//! The product of a dense matrix in a file with vectors, and with its transposed, in one pass over the file.
+//! The product of a dense matrix in a file with vectors, and with its transpose, in one pass over the file.
 //!
 //! ```text
 //!  matrix file ─► Plan: chunks, bands, spans ─► Feed (in turn) ─► Race ─┬─ cores: Multiplier ─► sums ─► Gather ─┐
@@ -7,21 +7,19 @@
 //!  x (.npy, raw) ─► Vectors in binary64 ───────────────────────────────► both                   y, whole or not ◄┘
 //! ```
 //!
-//! * Everything is summed in binary64, on both processors, whatever the matrix is stored as; the result is rounded
-//!   once, to binary32, or not at all ([`MatvecJob::result`]). With `n` terms of a sum and `u = 2^-53`, a result
-//!   differs from the exact one by no more than `(n + 1) u / (1 - (n + 1) u)` times the sum of the terms' magnitudes,
-//!   before it is rounded. Products of binary32 and bf16 values with such vectors are exact, and lanes, spans and bands
-//!   make the number of additions that a term passes through far smaller than `n`. Infinities and NaN propagate as in
-//!   IEEE 754.
-//! * The result has the same bits for any number of threads, any order in which chunks arrive and any size of chunks
-//!   (`plan` draws how); of an Arrow file, whose record batches say where it can be cut, for the same size of chunks.
-//!   Nothing waits for its turn but the sums of a bounded number of chunks (`turns`). Cores and GPU differ within the
-//!   bound.
-//! * Bounded by the limit of host memory, all of it reserved before it is allocated: vectors and results in binary64,
-//!   the sums of chunks under way, slots. The largest single demand is a chunk's sums, 8 bytes for each row and
-//!   16 KiB of it, and for each column and 64 rows.
-//! * A matrix of one axis is a single row. A file in Fortran order, like a table's columns, is the transposed matrix
-//!   on the same bytes: the product asked for is the other one.
+//! * Both processors sum in binary64, whatever the matrix is stored as; the result is rounded once, to binary32, or not
+//!   at all ([`MatvecJob::result`]). With `n` terms of a sum and `u = 2^-53`, a result differs from the exact one by no
+//!   more than `(n + 1) u / (1 - (n + 1) u)` times the sum of the terms' magnitudes, before it is rounded. Products of
+//!   binary32 and bf16 values with such vectors are exact, and lanes, spans and bands make the number of additions per
+//!   term far smaller than `n`. Infinities and NaN propagate as in IEEE 754.
+//! * The result has the same bits for any number of threads, any order in which chunks arrive and any chunk size (see
+//!   `plan`); for an Arrow file, which can only be cut at its record batches, for the same chunk size. Only the sums
+//!   of a bounded number of chunks wait for their turn (`turns`). CPU and GPU differ within the bound.
+//! * The host memory limit covers everything, reserved before allocation: vectors and results in binary64, the sums
+//!   of chunks in flight, slots. The largest single demand is a chunk's sums, 8 bytes for each row and 16 KiB of it,
+//!   and for each column and 64 rows.
+//! * A one-dimensional matrix is a single row. A file in Fortran order, like a table's columns, holds the transpose,
+//!   so the other product is computed.
 
 mod columns;
 mod cores;
@@ -52,12 +50,12 @@ pub use vectors::{RawVectors, VectorFile};
 
 use crate::{NumberType, Report};
 
-/// The source of the kernels for values of a type, for whoever compiles all kernels there are.
+/// The source of the kernels for values of a type, for tests that compile all kernels.
 pub fn kernels(number: NumberType) -> String {
     launches::source(number)
 }
 
-/// What to multiply.
+/// The multiplication to run.
 #[derive(Debug, Clone)]
 pub struct MatvecJob {
     /// The matrix `A`.
@@ -66,23 +64,23 @@ pub struct MatvecJob {
     pub product: Option<Product>,
     /// `y = Aᵀ x`, in the same pass.
     pub transposed: Option<Product>,
-    /// Type of the results, `f32` or `f64`; `None`: `f64` if the matrix or the vector is of it, else `f32`.
+    /// Type of the results, `f32` or `f64`; `None`: `f64` if the matrix or the vector has it, else `f32`.
     pub result: Option<NumberType>,
     /// Host memory of a GPU's slots.
     pub memory: HostMemory,
 }
 
-/// A product: what the matrix is multiplied with, and where the result goes.
+/// A product: the input vectors, and the destination of the result.
 #[derive(Debug, Clone)]
 pub struct Product {
     /// One vector or several.
     pub x: VectorFile,
-    /// The result, as many vectors: a `.npy` file by its name, else nothing but values. Replaced when all of it
-    /// is there.
+    /// The result, with as many vectors: a `.npy` file if the name ends so, else raw values. Replaced when
+    /// complete.
     pub y: PathBuf,
 }
 
-/// What a multiplication did.
+/// The report of a multiplication.
 #[derive(Debug, Clone, Serialize)]
 pub struct MatvecReport {
     /// Rows of the matrix.
@@ -93,6 +91,6 @@ pub struct MatvecReport {
     pub number: NumberType,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
-    /// What ran where.
+    /// The operator's report.
     pub report: Report,
 }

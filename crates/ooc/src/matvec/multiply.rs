@@ -12,16 +12,16 @@ use super::{MatvecJob, MatvecReport, Product};
 use crate::files::check_outputs;
 use crate::{NumberType, OocError, Options, Result, Room};
 
-/// Why a product is computed on the cores if nobody says where.
+/// The reason for the CPU unless specified otherwise.
 const CPU_IS_FASTER: &str = "each byte of the matrix is used once, and the cores read at the speed of memory, \
                              which is above that of any link to a device";
 
 /// Multiplies.
 ///
 /// # Errors
-/// [`OocError::Usage`] if nothing is to be multiplied, [`OocError::Input`] for files that do not fit,
-/// [`OocError::Budget`] for too little memory; those of the race and of the files. No half of a result is left; of
-/// two, the first may be there if the second cannot be put in its place.
+/// [`OocError::Usage`] if there is nothing to multiply, [`OocError::Input`] for files that do not fit,
+/// [`OocError::Budget`] for too little memory; errors of the race and of the files. No partial result is left; of
+/// two results, the first may exist if the second cannot be put in place.
 pub fn multiply(job: &MatvecJob, options: &Options) -> Result<MatvecReport> {
     let start = Instant::now();
     if job.product.is_none() && job.transposed.is_none() {
@@ -95,7 +95,7 @@ pub(super) fn result_type(matrix: NumberType, vector: NumberType) -> NumberType 
     if wide { NumberType::F64 } else { NumberType::F32 }
 }
 
-/// Puts all results in their places; their bytes.
+/// Puts all results in place; returns their bytes.
 pub(super) fn commit<'a>(
     results: impl Iterator<Item = &'a Written> + Clone,
     sync: bool,

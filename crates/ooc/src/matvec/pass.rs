@@ -1,4 +1,4 @@
-//! Passes over one matrix: on the cores, or on a GPU.
+//! Passes over one matrix, on the CPU or on a GPU.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use super::sums::{Gather, Results};
 use super::turns::{Feed, Turns};
 use crate::{Options, Result, Room};
 
-/// Bytes of a chunk: enough that its bookkeeping is nothing beside it, and that parts of long rows are long.
+/// Bytes of a chunk: large enough to make its bookkeeping negligible and parts of long rows long.
 const CHUNK_BYTES: u64 = 16 << 20;
 
-/// On a device that keeps chunks, where what is done for each chunk is not hidden behind its copy.
+/// On a device that keeps chunks, where the per-chunk work is not hidden behind its copy.
 const KEPT_CHUNK_BYTES: u64 = 64 << 20;
 
-/// Chunks of small matrices, for each thread.
+/// Chunks per thread for small matrices.
 const CHUNKS_PER_THREAD: u64 = 8;
 
-/// Chunks that are being read, or were read and not multiplied yet.
+/// Chunks that are being read, or are not multiplied yet.
 const SLOTS: usize = 8;
 
 /// On a device that keeps chunks.
 const KEEPING_SLOTS: usize = 3;
 
-/// What passes are to be like.
+/// Options of the passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Manner {
     /// Of a device's slots.
     pub memory: HostMemory,
-    /// Whether there will be more than one pass: what was read stays where there is room.
+    /// Whether there will be more than one pass: data is cached where there is room.
     pub repeats: bool,
 }
 
-/// A matrix, and what multiplies it.
+/// A matrix and its multiplier.
 pub(crate) struct Passes<'a> {
     matrix: &'a Matrix,
     pub plan: Plan,
@@ -47,7 +47,7 @@ pub(crate) struct Passes<'a> {
 }
 
 impl<'a> Passes<'a> {
-    /// Passes on the room's processor. The vectors are reserved already.
+    /// Passes on the selected processor. The vectors are reserved already.
     pub fn new(
         matrix: &'a Matrix,
         room: &'a Room,

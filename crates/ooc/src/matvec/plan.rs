@@ -1,4 +1,4 @@
-//! Which bytes of the matrix are a chunk, and in which order their products are summed.
+//! Which bytes of the matrix form a chunk, and in which order their products are summed.
 //!
 //! ```text
 //!            span 0    span 1    span 2          a tile: rows x columns that a chunk brings
@@ -9,9 +9,9 @@
 //!          └─────────┴─────────┴──────┘          Aᵀx:  a sum for each band and column
 //! ```
 //!
-//! Bands and spans of a matrix of rows depend on its shape and type alone. A sum over a span, or over a band, is
-//! computed within one chunk; these are added in the order of spans, or of bands, whoever computed them. So the
-//! result has the same bits for any number of threads and any size of chunks.
+//! For a matrix of rows, bands and spans depend on its shape and type alone. A sum over a span, or over a band,
+//! is computed within one chunk; these sums are added in the order of spans, or of bands, whichever thread
+//! computed them. So the result has the same bits for any number of threads and any chunk size.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use super::columns::Parts;
 use super::matrix::Matrix;
 use crate::Result;
 
-/// Rows of a band, at least, so that the sums of a band are few beside its values.
+/// Minimum rows of a band, so that the sums of a band are few beside its values.
 const BAND_ROWS: usize = 64;
 
-/// Bytes of a band, about, where its rows are short.
+/// Approximate bytes of a band with short rows.
 const BAND_BYTES: usize = 64 << 10;
 
-/// Bytes of a row's part in a span: what of a vector belongs to it stays in the first caches.
+/// Bytes of a row's part in a span: its part of a vector stays in the first-level caches.
 const SPAN_BYTES: usize = 16 << 10;
 
 /// A part of the matrix in one chunk.
@@ -38,7 +38,7 @@ pub(crate) struct Tile {
     pub rows: usize,
     pub first_column: usize,
     pub columns: usize,
-    /// Whether each row is a buffer of its own; else one buffer has all of them.
+    /// Whether each row is its own buffer; else one buffer has all of them.
     pub by_row: bool,
     /// Rows of its bands; the last may have fewer.
     pub band_rows: usize,
@@ -64,14 +64,14 @@ impl Tile {
         self.spans() * self.rows
     }
 
-    /// As `forward_sums`, of the product with the transposed matrix.
+    /// Like `forward_sums`, for the product with the transpose.
     pub fn transposed_sums(&self) -> usize {
         self.bands() * self.columns
     }
 }
 
-/// A matrix cut into chunks, one tile each: whole bands, or parts of one band where its rows are long. The chunks of a
-/// table are parts of its record batches, in which bands and spans are counted anew.
+/// A matrix cut into chunks, one tile each: whole bands, or parts of one band if its rows are long. The chunks of a
+/// table are parts of its record batches, with bands and spans counted anew in each.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     parts: Option<Arc<Parts>>,
@@ -88,7 +88,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Chunks of about `chunk_bytes`, and no less than the part of a band in a span.
+    /// Chunks of about `chunk_bytes`, at least the part of a band in a span.
     ///
     /// # Errors
     /// Those of a table.
@@ -163,7 +163,7 @@ impl Plan {
         Tile { first_row, rows, first_column, columns, by_row, band_rows, span_columns }
     }
 
-    /// What to read for a chunk, of the race's file 0.
+    /// The reads of a chunk, from the race's file 0.
     pub fn spec(&self, chunk: usize) -> ChunkSpec {
         let tile = self.tile(chunk);
         let rows_a_buffer = tile.rows / tile.buffers();
@@ -181,7 +181,7 @@ impl Plan {
         ChunkSpec { reads: (0..tile.buffers()).map(read).collect() }
     }
 
-    /// The largest, if there is any.
+    /// The largest tile, if there is any.
     fn largest(&self) -> Option<Tile> {
         let largest = match &self.parts {
             Some(parts) => (0..parts.parts.len()).max_by_key(|part| parts.parts[*part].rows)?,
@@ -190,7 +190,7 @@ impl Plan {
         (self.chunks() > 0).then(|| self.tile(largest))
     }
 
-    /// Bytes of a slot that any chunk fits.
+    /// Bytes of a slot that fits any chunk.
     pub fn slot_bytes(&self) -> usize {
         self.largest().map_or(0, |tile| {
             let rows_a_buffer = tile.rows / tile.buffers();
@@ -204,7 +204,7 @@ impl Plan {
         self.largest().map_or(0, |tile| tile.rows * tile.columns * self.value_bytes)
     }
 
-    /// The largest chunk's sums for so many vectors of each product.
+    /// The largest chunk's sums for this many vectors of each product.
     pub fn sums(&self, forward: usize, transposed: usize) -> usize {
         let sums = |tile: Tile| tile.forward_sums() * forward + tile.transposed_sums() * transposed;
         self.largest().map_or(0, sums)

@@ -1,4 +1,4 @@
-//! The sums of chunks, added to the results in the order of chunks.
+//! The sums of chunks, added to the results in chunk order.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::plan::{Plan, Tile};
 use super::turns::Turns;
 
-/// How many vectors are multiplied with the matrix, and with the transposed one, as it lies.
+/// The number of vectors for the stored matrix and for its transpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub forward: usize,
@@ -18,9 +18,9 @@ pub(crate) struct Counts {
 /// The results of a pass: vector after vector.
 #[derive(Debug)]
 pub(crate) struct Results {
-    /// Of as many values as the matrix has rows.
+    /// One value per row of the matrix.
     pub forward: Vec<f64>,
-    /// Of as many values as it has columns.
+    /// One value per column.
     pub transposed: Vec<f64>,
     rows: usize,
     columns: usize,
@@ -78,7 +78,7 @@ fn add(to: &mut [f64], sums: &[f64]) {
     }
 }
 
-/// Takes the sums of chunks in any order.
+/// Accepts the sums of chunks in any order.
 pub(crate) struct Gather<'a> {
     plan: &'a Plan,
     turns: Arc<Turns>,
@@ -92,12 +92,12 @@ struct State {
     spare: Vec<Vec<f64>>,
     /// The first chunk that is not added.
     next: usize,
-    /// `None` while somebody adds to them.
+    /// `None` while a thread adds to them.
     results: Option<Results>,
 }
 
 impl<'a> Gather<'a> {
-    /// For up to `window` chunks at a time, or for fewer where they do not fit.
+    /// For up to `window` chunks at a time, or fewer if they do not fit.
     ///
     /// # Errors
     /// If those of a single chunk do not fit.
@@ -122,7 +122,7 @@ impl<'a> Gather<'a> {
         Ok(Gather { plan, turns, state: Mutex::new(state), _memory: memory })
     }
 
-    /// Whose turn it is.
+    /// The turn counter.
     pub fn turns(&self) -> &Arc<Turns> {
         &self.turns
     }
@@ -133,7 +133,8 @@ impl<'a> Gather<'a> {
         buffer.expect("no more chunks are begun than there are buffers")
     }
 
-    /// Takes the sums of a chunk, and adds those whose turn it is, unless somebody does already.
+    /// Accepts the sums of a chunk, and adds those whose turn it is, unless another thread is doing
+    /// so.
     pub fn deliver(&self, chunk: usize, sums: Vec<f64>) {
         let mut state = self.state.lock();
         let window = state.waiting.len();

@@ -1,5 +1,5 @@
-//! Chunks are begun in their order, and a bounded number of them ahead of those that are summed: whoever is done
-//! with one never waits for another, and what waits for its turn is bounded.
+//! Chunks are begun in order, at most a bounded number ahead of the summed ones. A thread that is done with one
+//! never waits for another, and the waiting sums are bounded.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use super::plan::Plan;
 
-/// How far the sums have come, for whoever begins chunks.
+/// The progress of the sums, for the thread that begins chunks.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// Chunks that may be begun and not summed.
+    /// Maximum of chunks begun and not summed.
     window: usize,
     state: Mutex<State>,
 }
@@ -30,7 +30,7 @@ impl Turns {
         Arc::new(Turns { window, state: Mutex::new(State { next: 0, waker: None }) })
     }
 
-    /// Chunks that may be begun and not summed.
+    /// Maximum of chunks begun and not summed.
     pub fn window(&self) -> usize {
         self.window
     }
@@ -58,7 +58,7 @@ impl Turns {
     }
 }
 
-/// The chunks of a matrix, as far as it is their turn.
+/// The chunks of a matrix, released by turn.
 #[derive(Debug)]
 pub(crate) struct Feed {
     plan: Plan,

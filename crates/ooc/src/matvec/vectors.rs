@@ -1,4 +1,4 @@
-//! The vectors that a matrix is multiplied with, and those that come of it.
+//! The input and output vectors of a product.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use crate::files::write_all;
 use crate::npy::{self, Npy};
 use crate::{Files, NumberType, OocError, Result};
 
-/// Bytes that are read, or written, at once.
+/// Bytes per read or write.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// More vectors at once are a product of matrices.
+/// The limit: more vectors are a product of matrices.
 const VECTORS_MAX: u64 = 1 << 12;
 
-/// A file that holds one vector, or several: `n x k` values, of which each column is a vector.
+/// A file with one vector, or several: `n x k` values, where each column is a vector.
 #[derive(Debug, Clone)]
 pub struct VectorFile {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// What its bytes are, if it is nothing but values; `None`: a `.npy` file, of one axis or two.
+    /// The layout, if it has only raw values; `None`: a `.npy` file, of one axis or two.
     pub raw: Option<RawVectors>,
 }
 
-/// What the bytes of a raw file are.
+/// The layout of a raw file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawVectors {
     /// Type of the values.
     pub number: NumberType,
-    /// Vectors, of which the first values lie side by side, then the second ones.
+    /// Interleaved vectors: the first values of all, then the second ones.
     pub vectors: u64,
 }
 
-/// Vectors in memory, one after the other.
+/// Vectors in memory, consecutively.
 #[derive(Debug)]
 pub(crate) struct Vectors {
     pub values: Vec<f64>,
     /// Values of each.
     pub length: usize,
-    /// How many.
+    /// The number of vectors.
     pub count: usize,
     /// Whether their file has one axis.
     pub is_flat: bool,
@@ -52,11 +52,11 @@ pub(crate) struct Vectors {
 }
 
 impl Vectors {
-    /// Reads vectors of `length` values, of which the name says what they are.
+    /// Reads vectors of `length` values; the name appears in errors.
     ///
     /// # Errors
-    /// [`OocError::Input`] for a file that is something else, with both lengths if they differ;
-    /// [`OocError::Budget`] if they do not fit; those of the read.
+    /// [`OocError::Input`] for another file, with both lengths if they differ; [`OocError::Budget`]
+    /// if they do not fit; errors of the read.
     pub fn read(
         files: &dyn Files,
         memory: &Arc<MemoryBudget>,
@@ -92,7 +92,7 @@ impl Vectors {
         Ok(Vectors { values, length, count, is_flat, number, file_bytes, _memory: memory })
     }
 
-    /// One vector of values that somebody makes.
+    /// One vector of computed values.
     pub fn one(
         memory: &Arc<MemoryBudget>,
         values: impl Iterator<Item = f64>,
@@ -105,13 +105,13 @@ impl Vectors {
     }
 }
 
-/// How vectors lie in a file.
+/// The layout of vectors in a file.
 struct Layout {
     number: NumberType,
     length: u64,
     vectors: u64,
     is_flat: bool,
-    /// Whether each vector's values follow each other.
+    /// Whether each vector's values are contiguous.
     by_vector: bool,
     offset: u64,
 }
@@ -175,7 +175,7 @@ fn widened(number: NumberType, bytes: &[u8]) -> f64 {
     }
 }
 
-/// What vectors in a file are like.
+/// The shape of vectors in a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     /// Values of each.
@@ -187,7 +187,7 @@ pub(crate) struct Shape {
     pub number: NumberType,
 }
 
-/// A file for vectors, begun: nothing is seen of it before its commit.
+/// A begun file for vectors: invisible before its commit.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub sink: Arc<dyn WriteAt>,
@@ -196,7 +196,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// A name that ends in `.npy` gets that format, another nothing but values.
+    /// A name that ends in `.npy` gets that format, any other raw values.
     pub fn begin(files: &dyn Files, path: &Path, shape: Shape) -> Result<Written> {
         let lengths = [shape.length as u64, shape.count as u64];
         let header = match path.extension().is_some_and(|extension| extension == "npy") {
@@ -208,7 +208,7 @@ impl Written {
         Ok(Written { sink, header, shape })
     }
 
-    /// Writes the vectors, which lie one after the other.
+    /// Writes consecutive vectors.
     pub fn write(&self, vectors: &[f64]) -> Result<()> {
         let Shape { length, count, number, .. } = self.shape;
         write_all(&*self.sink, 0, &self.header)?;

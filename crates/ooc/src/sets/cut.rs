@@ -1,16 +1,16 @@
-//! Where two sorted lists are cut so that the pieces can be worked on one by one.
+//! Cuts of two sorted lists into pieces that can be processed independently.
 //!
-//! A key is told from others of the same value by how many of these come before it in its list, its rank. A
-//! cut is at a key and a rank: it lies in both lists behind all that is smaller. A key's copies are then
-//! paired off, the first of the one list with the first of the other, whatever the number of cuts, and any
-//! set operation on the pieces is the operation on the lists. (Merge path: Odeh, Green, Mwassi, Shmueli,
-//! Birk 2012; the ranks make it the balanced path of Baxter's moderngpu.)
+//! Equal keys are distinguished by their rank, the number of equal keys before them in their list. A cut is
+//! at a key and a rank: in both lists it lies after everything smaller. So the copies of a key are paired
+//! off, the first of one list with the first of the other, for any number of cuts, and any set operation on
+//! the pieces is the operation on the lists. (Merge path: Odeh, Green, Mwassi, Shmueli, Birk 2012; the
+//! ranks make it the balanced path of Baxter's moderngpu.)
 
 use std::cmp::Ordering;
 
 use crate::Number;
 
-/// Where two lists are cut such that the pieces before the cut have `diagonal` keys together, or one more.
+/// The cut of two lists whose pieces before it have `diagonal` keys together, or one more.
 pub(super) fn at_diagonal<K: Number>(a: &[K], b: &[K], diagonal: usize) -> (usize, usize) {
     assert!(diagonal <= a.len() + b.len(), "a cut behind the ends of both lists");
     // Where a merge stands that takes equal keys of the first list first.
@@ -43,12 +43,12 @@ pub(super) fn at_diagonal<K: Number>(a: &[K], b: &[K], diagonal: usize) -> (usiz
     }
 }
 
-/// Where the keys begin that end before `end` and equal `key`.
+/// Start of the keys equal to `key` that end before `end`.
 fn run_start<K: Number>(keys: &[K], end: usize, key: K::Ordered) -> usize {
     keys[..end].partition_point(|other| other.ordered() < key)
 }
 
-/// Where the keys end that go on from `start` and equal `key`.
+/// End of the keys equal to `key` that begin at `start`.
 fn run_end<K: Number>(keys: &[K], start: usize, key: K::Ordered) -> usize {
     start + keys[start..].partition_point(|other| other.ordered() <= key)
 }

@@ -22,12 +22,12 @@ pub(super) const TILE_KEYS: usize = (THREADS * ITEMS) as usize;
 /// Bytes of the struct `Outcome`.
 pub(super) const OUTCOME_BYTES: usize = 16;
 
-/// Where in scratch memory the outcome lies, the ticket, the cuts of tiles; their states lie behind these.
+/// Layout of scratch memory: the outcome, the ticket, the cuts of tiles, then their states.
 const OUTCOME_OFFSET: usize = 0;
 const TICKET_OFFSET: usize = OUTCOME_BYTES;
 const CUTS_OFFSET: usize = 2 * OUTCOME_BYTES;
 
-/// The kernels' text for keys of a type and an operation.
+/// The kernels' source for keys of a type and an operation.
 pub fn source(
     number: NumberType,
     operation: SetOperation,
@@ -87,7 +87,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// For so many keys at a time.
+    /// For this many keys at a time.
     fn new(room: &DeviceRoom, keys_max: usize) -> Result<Scratch> {
         let tiles_max = keys_max.div_ceil(TILE_KEYS) + 1;
         let memory = room.pool.alloc(scratch_bytes(tiles_max))?;
@@ -105,7 +105,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Keys that were put out, and the first pair that is out of order.
+    /// The number of output keys, and the first pair that is out of order.
     fn outcome(&self) -> (u64, Option<usize>) {
         let words = self.outcome.as_slice().as_chunks::<8>().0;
         let word = |at: usize| words.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -121,17 +121,17 @@ pub(super) fn scratch_bytes(tiles_max: usize) -> usize {
     states_offset(tiles_max) + tiles_max * 8
 }
 
-/// The launches for a pair, which both have the same parameters.
+/// The launches for a pair; both have the same parameters.
 #[derive(Debug)]
 pub(super) struct Call {
     /// Blocks of `cut_tiles` and of `merge_tiles`.
     pub blocks: [u32; 2],
-    /// The members of `Params`, in their order.
+    /// The members of `Params`, in order.
     pub words: [u64; 9],
 }
 
 impl Call {
-    /// For lists, what is put out, and scratch memory for so many tiles.
+    /// For lists, output, and scratch memory for this many tiles.
     pub fn new(
         (pair, [a, b]): (usize, [DeviceSlice; 2]),
         key_bytes: usize,
@@ -173,7 +173,7 @@ impl Kernels {
         })
     }
 
-    /// Enqueues the work on a pair. Pairs of a chunk come one after the other, from pair 0 on.
+    /// Enqueues the work on a pair. Pairs of a chunk are enqueued consecutively, from pair 0 on.
     ///
     /// # Safety
     /// The lists, the scratch memory and `out`, which has room for all keys of the chunk's pairs unless they are
@@ -216,7 +216,7 @@ struct Slot {
 }
 
 impl<'a> OnDevice<'a> {
-    /// For a lane of so many slots of so many bytes.
+    /// For a lane with slots of this number and size.
     pub fn new(
         room: &DeviceRoom,
         (number, operation): (NumberType, SetOperation),
@@ -287,20 +287,19 @@ unsafe impl DeviceProgram for OnDevice<'_> {
     }
 }
 
-/// What came of an operation on lists in device memory.
+/// The result of an operation on lists in device memory.
 #[derive(Debug, Clone, Serialize)]
 pub struct InDeviceMemory {
     /// Keys of the result.
     pub keys: u64,
-    /// Times of the kernels, run by run.
+    /// Times of the kernels, for each run.
     pub kernel_ns: Vec<u64>,
 }
 
-/// An operation on lists that are copied to device memory first, so many times: what the kernels take where
-/// nothing else is in their way.
+/// An operation on lists that are first copied to device memory, repeated: measures the kernels alone.
 ///
 /// # Errors
-/// Lists that are out of order, or do not fit; those of the device.
+/// Lists that are out of order, or do not fit; errors of the device.
 pub fn in_device_memory<K: Number>(
     room: &DeviceRoom,
     lists: [&[K]; 2],

@@ -1,4 +1,4 @@
-//! The kernels on the cores (`crate::emulated`), launched as `device` does.
+//! The kernels on the CPU (`crate::emulated`), launched like `device` does.
 
 use headrace_flow::DeviceSlice;
 
@@ -7,7 +7,7 @@ use super::{Repeats, SetOperation};
 use crate::Number;
 use crate::emulated::Emulated;
 
-/// A sorted list of keys that are `distance` apart in the mean, 0 if all are equal.
+/// A sorted list of keys with a mean distance of `distance`, 0 if all are equal.
 fn list(keys: usize, distance: u64, repeats: Repeats, seed: u64) -> Vec<u32> {
     let mut state = seed;
     let mut key = 0;
@@ -20,7 +20,7 @@ fn list(keys: usize, distance: u64, repeats: Repeats, seed: u64) -> Vec<u32> {
     (0..keys).map(step).collect()
 }
 
-/// One step of a merge after the other.
+/// A sequential merge.
 fn expected<K: Number>(a: &[K], b: &[K], operation: SetOperation) -> Vec<K> {
     let (of_a, of_b, of_both) = operation.puts_out();
     let (mut i, mut j, mut out) = (0, 0, Vec::new());
@@ -43,7 +43,7 @@ fn expected<K: Number>(a: &[K], b: &[K], operation: SetOperation) -> Vec<K> {
     out
 }
 
-/// Keys, and the first pair that is out of order, of pairs that are worked on one after the other.
+/// Keys, and the first pair that is out of order, of pairs that are processed consecutively.
 fn run<K: Number>(device: &mut Emulated, pairs: &[[Vec<K>; 2]]) -> (Vec<K>, u64, u64) {
     let keys: usize = pairs.iter().flatten().map(Vec::len).sum();
     let out = device.alloc(size_of::<K>() * keys);

@@ -1,4 +1,4 @@
-//! The last key of each block of a list, read before anything else: an index of a few bytes a megabyte.
+//! The last key of each block of a list, read in advance: an index of a few bytes per megabyte.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,36 +12,36 @@ use super::sidecar::kept;
 use super::unsorted::{check_pair, unsorted_within};
 use crate::{Number, Result};
 
-/// Keys that a search reads at once: where keys are spread evenly, the first look finds what it looks for.
+/// Keys that a search reads at once: for evenly distributed keys the first read succeeds.
 const WINDOW_KEYS: u64 = 2048;
 
-/// Memory for a fence, and for what is planned at it: segments of a list, pairs, extents of chunks.
+/// Memory for a fence and for the plan at it: segments of a list, pairs, extents of chunks.
 const FENCE_MEMORY_BYTES: u64 = 512;
 
 /// A list and its fences.
 pub(super) struct Fenced<'a, K: Number> {
     pub list: &'a KeyList,
-    /// In the order of their positions; the last stands at the list's end.
+    /// By position; the last is at the list's end.
     pub fences: Vec<Fence<K::Ordered>>,
-    /// Why fences that are kept beside the list were left aside.
+    /// Why cached fences beside the list were ignored.
     pub note: Option<String>,
     repeats: Repeats,
-    /// For these, and for a plan that is made of them.
+    /// For these, and for a plan made from them.
     pub memory: Reservation,
 }
 
-/// Where a block ends.
+/// The end of a block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fence<O> {
-    /// Position behind the block's last key.
+    /// Position after the block's last key.
     pub end: u64,
     /// That key.
     pub last: O,
 }
 
 impl<'a, K: Number> Fenced<'a, K> {
-    /// The fences that are kept beside the list, or else those of blocks of up to so many keys, read with so many
-    /// reads at a time.
+    /// The cached fences beside the list, or else those of blocks of up to this many keys, read with this many
+    /// concurrent reads.
     ///
     /// # Errors
     /// Those of [`read`](Fenced::read).
@@ -62,10 +62,10 @@ impl<'a, K: Number> Fenced<'a, K> {
         }
     }
 
-    /// Reads the fences of blocks of up to so many keys, which end where segments do.
+    /// Reads the fences of blocks of up to this many keys; blocks end at segment ends.
     ///
     /// # Errors
-    /// Those of reading; a list that the fences show to be unsorted; no memory for them.
+    /// Errors of reading; a list that the fences show to be unsorted; no memory for them.
     pub fn read(
         list: &'a KeyList,
         block_keys: u64,
@@ -89,7 +89,7 @@ impl<'a, K: Number> Fenced<'a, K> {
         Fenced { list, fences, note: None, repeats, memory: reserved }.in_order()
     }
 
-    /// Between two fences everything may be in order, and the second still be below the first.
+    /// Each block may be in order while its last key is still below the previous fence.
     fn in_order(self) -> Result<Self> {
         let Some(pair) = self.fences.windows(2).find(|pair| pair[1].last < pair[0].last) else {
             return Ok(self);
@@ -105,7 +105,7 @@ impl<'a, K: Number> Fenced<'a, K> {
         &self.fences[from..to.max(from)]
     }
 
-    /// The first position whose key is not below `key`, or above it.
+    /// The first position whose key is not below `key`, or is above it.
     fn bound(&self, key: K::Ordered, is_upper: bool) -> Result<u64> {
         let is_behind = |other: K::Ordered| if is_upper { other > key } else { other >= key };
         let block = self.fences.partition_point(|fence| !is_behind(fence.last));
@@ -130,11 +130,11 @@ impl<'a, K: Number> Fenced<'a, K> {
         }
     }
 
-    /// Where this list is cut if `other` is cut at `position`. Both are in order there: each key that a cut
-    /// lies between was looked at.
+    /// The cut of this list for a cut of `other` at `position`. Both are in order there: the keys on both
+    /// sides of a cut were checked.
     ///
     /// # Errors
-    /// Those of reading; a list that is not.
+    /// Errors of reading; an unsorted list.
     pub fn beside(&self, other: &Fenced<'_, K>, position: u64) -> Result<u64> {
         if position >= other.list.keys() {
             return Ok(self.list.keys());
@@ -153,7 +153,7 @@ impl<'a, K: Number> Fenced<'a, K> {
     }
 }
 
-/// Where in a range a key is, if keys grow evenly from `before` to `last`.
+/// The interpolated position of a key in a range, if keys grow evenly from `before` to `last`.
 fn guessed(positions: &Range<u64>, before: Option<u64>, key: u64, last: u64) -> u64 {
     let count = positions.end - positions.start;
     let share = match before {
@@ -163,7 +163,7 @@ fn guessed(positions: &Range<u64>, before: Option<u64>, key: u64, last: u64) -> 
     positions.start + ((count as f64 * share) as u64).min(count)
 }
 
-/// Positions around one, inside of a range.
+/// Positions around one, inside a range.
 fn around(middle: u64, positions: &Range<u64>) -> Range<u64> {
     let start = middle.saturating_sub(WINDOW_KEYS / 2).max(positions.start);
     start..(start + WINDOW_KEYS).min(positions.end)

@@ -1,4 +1,4 @@
-//! The kernel on the cores.
+//! The kernel on the CPU.
 
 use headrace_flow::{BoxError, HostProducer, Outbox, Verdict};
 
@@ -9,15 +9,15 @@ use super::unsorted::first_out_of_order;
 use super::{Found, SetOperation};
 use crate::Number;
 
-/// Keys of both lists that are checked and merged at a time: they and what they put out stay in a core's cache.
+/// Keys of both lists that are checked and merged at a time: with their output they stay in a core's cache.
 const TILE_KEYS: usize = 16 << 10;
 
-/// What a thread works with.
+/// The state of a thread.
 pub(super) struct OnHost<'a, K> {
     merge: Merge<K>,
     found: &'a Found,
     chunks: &'a [Vec<Pair>],
-    /// What is counted and not put out.
+    /// Output that is counted and not written.
     scratch: Vec<K>,
 }
 
@@ -27,7 +27,7 @@ impl<'a, K: Number> OnHost<'a, K> {
         OnHost { merge: merge_of(operation), found, chunks, scratch }
     }
 
-    /// Works on a pair; the keys that it puts out, to the start of `out` if that is given.
+    /// Processes a pair; its output keys go to the start of `out` if that is given.
     fn pair(
         &mut self,
         pair: &Pair,

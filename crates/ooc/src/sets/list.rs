@@ -1,4 +1,4 @@
-//! A sorted list of keys: where they lie in files.
+//! A sorted list of keys in files.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,7 +15,7 @@ use headrace_io::ReadAt;
 
 use crate::{Files, Number, NumberType, OocError, Result};
 
-/// Keys in the order of their positions. Nothing is known of their order but by reading.
+/// Keys by position. Their order is not known before they are read.
 #[derive(Debug, Clone)]
 pub struct KeyList {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub struct KeyList {
     keys: u64,
 }
 
-/// Keys that lie one behind the other in a file.
+/// Contiguous keys in a file.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     file: usize,
@@ -36,7 +36,7 @@ struct Segment {
 }
 
 impl KeyList {
-    /// A file of keys and nothing else.
+    /// A file of raw keys.
     ///
     /// # Errors
     /// A file that cannot be opened, or ends within a key.
@@ -50,11 +50,11 @@ impl KeyList {
         Ok(KeyList::of_extents(path, number, vec![(file, 0, bytes / key_bytes)]))
     }
 
-    /// A column of an Arrow file or of a folder of them. Dates, times and timestamps are the integers that they
-    /// are stored as.
+    /// A column of an Arrow file or of a folder of them. Dates, times and timestamps count as their stored
+    /// integers.
     ///
     /// # Errors
-    /// What is wrong with the files; no such column; one with NULLs or of another type than numbers.
+    /// Problems of the files; no such column; one with NULLs or of a non-numeric type.
     pub fn arrow(path: &Path, column: &str) -> Result<KeyList> {
         let table = Arc::new(ArrowTable::open(&[path.to_path_buf()]).map_err(wrong(path))?);
         let schema = Table::schema(&*table).clone();
@@ -92,10 +92,10 @@ impl KeyList {
         Ok(KeyList::of_extents(path, number, extents))
     }
 
-    /// A file of either kind, by its name and by what is said of it.
+    /// A file of either kind, chosen by its name and the given options.
     ///
     /// # Errors
-    /// Those of [`raw`](KeyList::raw) and [`arrow`](KeyList::arrow); what is said contradicts the file.
+    /// Those of [`raw`](KeyList::raw) and [`arrow`](KeyList::arrow); options that contradict the file.
     pub fn open(
         path: &Path,
         number: Option<NumberType>,
@@ -120,7 +120,7 @@ impl KeyList {
         }
     }
 
-    /// Keys that lie in these extents: of each the file, the offset and the number of keys.
+    /// Keys in these extents: for each the file, the offset and the number of keys.
     pub fn of_extents(
         path: impl Into<PathBuf>,
         number: NumberType,
@@ -142,7 +142,7 @@ impl KeyList {
         list
     }
 
-    /// The number of a file of an extent, which is mostly that of the extent before.
+    /// The file number of an extent, mostly that of the extent before.
     fn number_of_file(&mut self, file: Arc<dyn ReadAt>) -> usize {
         if self.files.last().is_none_or(|last| !Arc::ptr_eq(last, &file)) {
             self.files.push(file);
@@ -150,7 +150,7 @@ impl KeyList {
         self.files.len() - 1
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -160,7 +160,7 @@ impl KeyList {
         self.number
     }
 
-    /// How many keys it has.
+    /// Its number of keys.
     pub fn keys(&self) -> u64 {
         self.keys
     }
@@ -175,7 +175,8 @@ impl KeyList {
         &self.files
     }
 
-    /// Positions behind the last key of each segment: keys on both sides of one do not lie side by side.
+    /// Positions after the last key of each segment: keys on both sides of such a position are not
+    /// contiguous.
     pub(super) fn segment_ends(&self) -> impl Iterator<Item = u64> + '_ {
         self.segments.iter().map(|segment| segment.first + segment.keys)
     }
@@ -185,7 +186,7 @@ impl KeyList {
         &self.segments[behind - 1]
     }
 
-    /// Where a range of keys, which lies in one segment, is read; files are counted from `files_before` on.
+    /// The read of a range of keys, which lies in one segment; files are counted from `files_before` on.
     pub(super) fn read(&self, keys: &Range<u64>, files_before: usize) -> ReadSpec {
         if keys.is_empty() {
             return ReadSpec { file: files_before, offset: 0, bytes: 0 };

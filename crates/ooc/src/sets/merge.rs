@@ -1,24 +1,26 @@
-//! Sorted keys in memory, merged.
+//! Merges of sorted keys in memory.
 //!
-//! A merge waits for itself: which keys are compared next follows from the last comparison. So a stretch is
-//! cut into lanes, which are merged side by side, and what they put out is closed up.
+//! Each step of a merge depends on the last comparison. So a stretch is cut into lanes that are merged side
+//! by side, and their outputs are compacted.
+//!
+//! Four lanes of neighbouring stretches run side by side.
 
 use super::SetOperation;
 use super::cut::at_diagonal;
 use crate::Number;
 
-/// Merges two sorted lists; the number of keys that it has written to the start of the third, which must have
-/// room for all keys of both. `None`: the lists contradict themselves, though they were seen to be in order; they
-/// may be mapped, and written to by others.
+/// Merges two sorted lists into the third, which must have room for all keys of both; returns the number of keys
+/// written. `None`: the lists contradict themselves although they were checked; they may be mapped files that
+/// others write.
 pub(super) type Merge<K> = fn(&[K], &[K], &mut [K]) -> Option<usize>;
 
-/// Lanes that are merged side by side: their state fits the registers.
+/// Lanes that are merged side by side: their state fits in the registers.
 const LANES: usize = 4;
 
-/// Keys below which lanes do not pay.
+/// Number of keys below which lanes do not pay off.
 const LANES_KEYS_MIN: usize = 256;
 
-/// The fastest merge of this machine for an operation.
+/// The fastest merge on this machine for an operation.
 pub(super) fn merge_of<K: Number>(operation: SetOperation) -> Merge<K> {
     match operation {
         SetOperation::Intersection => in_lanes::<K, false, false, true>,
@@ -28,7 +30,7 @@ pub(super) fn merge_of<K: Number>(operation: SetOperation) -> Merge<K> {
     }
 }
 
-/// A stretch of both lists, and where what it puts out is written.
+/// A stretch of both lists, and the destination of its output.
 #[derive(Clone, Copy)]
 struct Lane {
     a: usize,
@@ -39,16 +41,16 @@ struct Lane {
 }
 
 impl Lane {
-    /// Steps that reach the end of neither list, whatever they find.
+    /// Steps that cannot reach the end of either list.
     fn safe_steps(&self) -> usize {
         (self.a_end - self.a).min(self.b_end - self.b)
     }
 
-    /// Compares the next two keys, writes one of them, and goes on in the list, or lists, that it is of. The
-    /// constants say whether a key of the first list alone, of the second alone, of both is put out.
+    /// Compares the next two keys, writes one of them, and advances in the list, or lists, that have it. The
+    /// constants say whether a key of the first list alone, of the second alone, or of both is output.
     ///
     /// # Safety
-    /// There is a next key in both lists, and one to write to in `out`.
+    /// There is a next key in both lists, and room for one in `out`.
     #[inline(always)]
     unsafe fn step<K: Number, const A: bool, const B: bool, const BOTH: bool>(
         &mut self,

@@ -7,9 +7,9 @@
 //!              flow::Race ──► merge on the cores, or on a GPU ──► what is put out, in order ──► OUT
 //! ```
 //!
-//! A list is sorted in ascending order (see [`Number`](crate::Number)); with [`Repeats::Refused`] no key may be
-//! there twice. That is checked of all that is read: a key that is out of order is an error which names its
-//! position, and no output is left. What the operation does not depend on is not read, and not checked.
+//! Lists are sorted in ascending order (see [`Number`](crate::Number)); with [`Repeats::Refused`] no key may
+//! occur twice. Everything that is read is checked: a key out of order is an error that names its position, and
+//! no output is left. Data that the result does not depend on is not read and not checked.
 
 mod cut;
 mod device;
@@ -41,25 +41,25 @@ pub use sidecar::{FencesReport, fences_path, keep_fences};
 use crate::Report;
 use plan::Pair;
 
-/// What came of a set operation.
+/// The result of a set operation.
 #[derive(Debug, Clone, Serialize)]
 pub struct SetReport {
     /// Keys of the result.
     pub keys: u64,
     /// Keys of the lists.
     pub list_keys: [u64; 2],
-    /// Keys of both lists that had no counterpart, by the fences, and were not read.
+    /// Keys of both lists that the fences ruled out and that were not read.
     pub dropped_keys: u64,
-    /// Where and how.
+    /// The operator's report.
     pub report: Report,
 }
 
-/// What chunks find, put together.
+/// The combined findings of chunks.
 struct Found {
     repeats: Repeats,
     is_counted_only: bool,
     keys: AtomicU64,
-    /// The first pair that was seen to be out of order.
+    /// The first pair found out of order.
     unsorted: Mutex<Option<Pair>>,
 }
 
@@ -76,7 +76,7 @@ impl Found {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// A pair is out of order: where, is found out when the race has ended.
+    /// A pair is out of order; its position is determined after the race.
     fn unsorted(&self, pair: &Pair) -> BoxError {
         let mut first = self.unsorted.lock();
         if first

@@ -1,11 +1,11 @@
-//! What is asked of two lists.
+//! The operation on two lists.
 
 use std::fmt;
 
 use crate::NumberType;
 
-/// A set operation. Of lists with repeated keys, where a key is `m` times in the first and `n` times in the
-/// second, the result has it as often as said here, as the algorithms of the C++ standard library have it.
+/// A set operation. If a key occurs `m` times in the first list and `n` times in the second, it occurs in
+/// the result as often as stated here, as in the algorithms of the C++ standard library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetOperation {
     /// `min(m, n)` times; the keys are the first list's.
@@ -23,7 +23,7 @@ impl SetOperation {
     pub const ALL: [Self; 4] =
         [Self::Intersection, Self::Union, Self::Difference, Self::SymmetricDifference];
 
-    /// Whether a key is put out that is in the first list alone, in the second alone, and in both.
+    /// Whether a key is output that is in the first list alone, in the second alone, and in both.
     pub(super) fn puts_out(self) -> (bool, bool, bool) {
         match self {
             Self::Intersection => (false, false, true),
@@ -33,7 +33,7 @@ impl SetOperation {
         }
     }
 
-    /// Whether a stretch of the lists with so many keys puts nothing out, whatever they are.
+    /// Whether a stretch with this many keys of each list has no output, whatever the keys are.
     pub(super) fn is_void(self, a: u64, b: u64) -> bool {
         match self {
             Self::Intersection => a == 0 || b == 0,
@@ -54,7 +54,7 @@ impl fmt::Display for SetOperation {
     }
 }
 
-/// Whether a list may have a key more than once.
+/// Whether a list may contain repeated keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Repeats {
     /// It may: lists are multisets.
@@ -64,7 +64,7 @@ pub enum Repeats {
     Refused,
 }
 
-/// Types that keys may have.
+/// Supported key types.
 pub const KEY_TYPES: [NumberType; 6] = [
     NumberType::I32,
     NumberType::U32,

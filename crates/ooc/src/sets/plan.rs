@@ -1,4 +1,4 @@
-//! Which bytes are a chunk.
+//! Which bytes form a chunk.
 //!
 //! ```text
 //! A  ──┬────────┬──────┬───────  fences: the last key of each block
@@ -8,8 +8,11 @@
 //!      └─────chunk─────┘         pairs, up to what a slot holds
 //! ```
 //!
-//! Pairs that put nothing out are dropped: the race never reads them. Where one list is much denser than the
-//! other, its pairs are cut at each of its fences, so that blocks without a counterpart drop out too.
+//! Pairs without output are dropped: the race never reads them. If one list is much denser than the other,
+//! its pairs are cut at each of its fences, so that blocks without a counterpart drop out too.
+//!
+//! The plan needs one small read for each 2 MiB of input and a guess for each chunk. Nothing else must be known
+//! before the race.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,29 +26,29 @@ use super::unsorted::unsorted_within;
 use super::{Repeats, SetOperation};
 use crate::{Number, Result};
 
-/// Pairs of a chunk at most: each is a launch of its own on a device.
+/// Maximum pairs of a chunk: each is a separate launch on a device.
 pub(super) const CHUNK_PAIRS_MAX: usize = 32;
 
-/// Small reads for which a thread is worth its start.
+/// Small reads that justify starting a thread.
 pub(super) const READS_PER_THREAD_MIN: usize = 16;
 
-/// A pair is cut at each fence of its longer list from this ratio on: the shorter then has less than a key for
-/// some kilobytes of the longer.
+/// From this ratio on a pair is cut at each fence of its longer list: the shorter list then has less than one
+/// key per some kilobytes of the longer.
 const SKEW: u64 = 64;
 
-/// How a plan is made.
+/// Options of a plan.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    /// Keys of a chunk at most, of both lists.
+    /// Maximum keys of a chunk, of both lists.
     pub chunk_keys: u64,
-    /// Keys of a block, of which the last is its fence.
+    /// Keys of a block; the last one is its fence.
     pub block_keys: u64,
-    /// Reads at a time.
+    /// Concurrent reads.
     pub readers: usize,
 }
 
 impl Shape {
-    /// For chunks of so many bytes.
+    /// For chunks of this many bytes.
     pub fn of(chunk_bytes: u64, fence_bytes: u64, key_bytes: u64, readers: usize) -> Shape {
         // A device counts keys of a chunk with 32 bits.
         let chunk_keys = (chunk_bytes / key_bytes).clamp(16, 1 << 31);
@@ -77,9 +80,9 @@ impl Pair {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub chunks: Vec<Vec<Pair>>,
-    /// Keys that no chunk has.
+    /// Keys in no chunk.
     pub dropped_keys: u64,
-    /// What a user should know of it.
+    /// Notes for the user.
     pub notes: Vec<String>,
     _memory: [Reservation; 2],
 }
@@ -88,7 +91,7 @@ impl Plan {
     /// Plans an operation.
     ///
     /// # Errors
-    /// Those of reading; a list that is out of order where it was looked at.
+    /// Errors of reading; a list found out of order.
     pub fn new<K: Number>(
         lists: [&KeyList; 2],
         operation: SetOperation,
@@ -109,7 +112,7 @@ impl Plan {
         Ok(Plan { chunks, dropped_keys: all_keys - kept_keys, notes, _memory })
     }
 
-    /// What the race reads: of each pair the stretch of the first list, then that of the second.
+    /// The reads of the race: for each pair the stretch of the first list, then that of the second.
     pub fn specs(&self, lists: [&KeyList; 2]) -> Vec<ChunkSpec> {
         let files_of_a = lists[0].files().len();
         let reads = |pair: &Pair| -> [ReadSpec; 2] {
@@ -133,11 +136,11 @@ struct Planner<'a, K: Number> {
     shape: Shape,
 }
 
-/// A place where both lists are cut.
+/// A cut of both lists.
 type Cut = [u64; 2];
 
 impl<K: Number> Planner<'_, K> {
-    /// The pairs that may put something out, in their order.
+    /// The pairs that may have output, in order.
     fn pairs(&self) -> Result<Vec<Pair>> {
         let ends = [0, 1].map(|list: usize| self.lists[list].list.keys());
         let mut cuts = self.beside(&self.chosen())?;
@@ -151,8 +154,8 @@ impl<K: Number> Planner<'_, K> {
         Ok(pairs)
     }
 
-    /// Fences to cut at, of either list: so many that what lies between two is a chunk at most, as far as
-    /// fences tell, and every end of a segment.
+    /// Fences to cut at, of either list: enough that the stretch between two fits a chunk, as far as
+    /// fences tell, and every segment end.
     fn chosen(&self) -> Vec<(usize, u64)> {
         let [a, b] = [&self.lists[0].fences, &self.lists[1].fences];
         let mut segment_ends =
@@ -202,7 +205,7 @@ impl<K: Number> Planner<'_, K> {
     }
 
     /// # Errors
-    /// Cuts that contradict each other: a list is out of order.
+    /// Contradicting cuts: a list is out of order.
     fn between(&self, from: Cut, to: Cut) -> Result<Pair> {
         if from[0] <= to[0] && from[1] <= to[1] {
             return Ok(Pair { a: from[0]..to[0], b: from[1]..to[1] });
@@ -211,7 +214,7 @@ impl<K: Number> Planner<'_, K> {
         Err(unsorted_within::<K>([all(0), all(1)], self.repeats))
     }
 
-    /// Adds a pair, or the parts of it that are not void, none of them larger than a chunk.
+    /// Adds a pair, or its non-empty parts, none larger than a chunk.
     fn add(&self, pair: Pair, pairs: &mut Vec<Pair>) -> Result<()> {
         let count = |keys: &Range<u64>| keys.end - keys.start;
         if self.operation.is_void(count(&pair.a), count(&pair.b)) {
@@ -250,7 +253,7 @@ impl<K: Number> Planner<'_, K> {
     }
 }
 
-/// Pairs, one behind the other, as chunks that a slot holds.
+/// Consecutive pairs, grouped into chunks that fit a slot.
 fn grouped(pairs: Vec<Pair>, chunk_keys: u64) -> Vec<Vec<Pair>> {
     let mut chunks: Vec<Vec<Pair>> = Vec::new();
     let mut keys = 0;

@@ -16,56 +16,55 @@ use super::unsorted::unsorted_within;
 use super::{Found, KEY_TYPES, Repeats, SetOperation, SetReport};
 use crate::{Number, NumberType, OocError, Options, Result, Room};
 
-/// Input of a chunk on the cores unless something else is asked for.
+/// Default input bytes of a chunk on the CPU.
 const HOST_CHUNK_BYTES: usize = 8 << 20;
 
-/// Input of a chunk at least: below it the work on chunks is more than that on keys.
+/// Minimum input bytes of a chunk: below it the per-chunk work exceeds that on keys.
 const CHUNK_BYTES_MIN: usize = 64 << 10;
 
-/// Blocks whose last keys are the fences: a read of a page for two megabytes.
+/// Block size of the fences: one page read per two megabytes.
 const FENCE_BYTES: u64 = 2 << 20;
 
-/// Small reads under way while a plan is made: enough to hide the latency of a drive.
+/// Concurrent small reads of a plan: enough to hide a drive's latency.
 pub(super) const PLAN_READERS: usize = 32;
 
-/// Input of a chunk on a device: with so many slots a ring that stays in the last-level cache.
+/// Input bytes of a chunk on a device: with this many slots the ring stays in the last-level cache.
 const DEVICE_CHUNK_BYTES: usize = 12 << 20;
 
-/// Chunks under way on a device.
+/// Chunks in flight on a device.
 const DEVICE_SLOTS: usize = 6;
 
 /// Seconds until a GPU takes its first chunk.
 const GPU_START_S: f64 = 0.6;
 
-/// What a thread merges, about.
+/// Approximate merge rate of a thread.
 const HOST_GB_PER_S_A_THREAD: f64 = 1.5;
 
-/// Room in a slot or window beside a chunk's keys: extents are widened to whole blocks, and so is what is put
-/// out.
+/// Room in a slot or window beside a chunk's keys: extents and output are widened to whole blocks.
 const SLOT_EXTRA_BYTES: usize = CHUNK_PAIRS_MAX * 4 * EXTENT_ALIGN_BYTES + OUTPUT_EXTRA_BYTES;
 
-/// Of this, what output takes.
+/// Of this, the part of the output.
 const OUTPUT_EXTRA_BYTES: usize = 4 * EXTENT_ALIGN_BYTES;
 
 /// A set operation.
 #[derive(Debug, Clone)]
 pub struct SetJob {
-    /// The lists; of a difference, the first without the second.
+    /// The lists; a difference is the first without the second.
     pub lists: [KeyList; 2],
-    /// What is asked of them.
+    /// The operation.
     pub operation: SetOperation,
-    /// Whether keys may be repeated.
+    /// Whether keys may repeat.
     pub repeats: Repeats,
-    /// Where the result goes, as keys and nothing else; `None`: they are counted.
+    /// Destination of the result, as raw keys; `None`: only count.
     pub output: Option<PathBuf>,
-    /// Bytes of a block, of which the last key is read beforehand; `None`: what suits.
+    /// Block size whose last key is read in advance; `None`: the default.
     pub fence_bytes: Option<u64>,
 }
 
 /// Runs a set operation.
 ///
 /// # Errors
-/// See [`OocError`]; the output is whole or not there.
+/// See [`OocError`]; the output is complete or absent.
 pub fn run(job: &SetJob, options: &Options) -> Result<SetReport> {
     let [a, b] = [0, 1].map(|list: usize| job.lists[list].number());
     if a != b {
@@ -118,11 +117,11 @@ fn run_of<K: Number>(job: &SetJob, options: &Options) -> Result<SetReport> {
     Ok(SetReport { keys, list_keys, dropped_keys: plan.dropped_keys, report })
 }
 
-/// How memory is divided.
+/// The division of memory.
 struct Layout {
     chunk_bytes: usize,
     slots: usize,
-    /// Windows for output; a device's slots are their own.
+    /// Windows for output; a device has its own slots.
     windows: usize,
 }
 
@@ -202,7 +201,7 @@ fn race<K: Number>(
     Ok(race.run_device(&mut slots.lane(program))?)
 }
 
-/// What a race that failed failed of: where a list is out of order, if one was seen to be.
+/// The cause of a failed race: the position where a list is out of order, if one was seen to be.
 fn explained<K: Number>(error: OocError, lists: [&KeyList; 2], found: &Found) -> OocError {
     match (error, found.unsorted.lock().take()) {
         (OocError::Race(_), Some(pair)) => {

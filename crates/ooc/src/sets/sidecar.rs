@@ -1,6 +1,6 @@
-//! Fences kept beside a list, finer than what is worth reading each time.
+//! Fences cached beside a list, finer than is worth reading each time.
 //!
-//! A line of JSON that says whose they are, then the last key of each block, one behind the other. They count
+//! A line of JSON that identifies the list, then the last keys of the blocks, consecutively. They are valid
 //! as long as the list is the file that they were read from: device, inode, size and times.
 
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ use crate::files::write_all;
 use crate::generate::mixed;
 use crate::{Number, NumberType, OocError, Options, Processor, Result, Room};
 
-/// Of what the fences are.
+/// The list of the fences.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Head {
     version: u32,
@@ -37,7 +37,7 @@ struct Head {
 const VERSION: u32 = 2;
 
 impl Head {
-    /// Of a list that is one stretch of a file.
+    /// For a list that is one stretch of a file.
     fn of(list: &KeyList, block_keys: u64, checksum: u64) -> Option<Head> {
         let [file] = list.files() else { return None };
         if list.segment_ends().count() != 1 || block_keys == 0 {
@@ -60,14 +60,14 @@ impl Head {
     }
 }
 
-/// Where a list's fences are kept: beside it, `.fences` behind its name.
+/// The path of a list's fences: beside it, with `.fences` appended to its name.
 pub fn fences_path(list: &Path) -> PathBuf {
     let mut name: OsString = list.as_os_str().to_owned();
     name.push(".fences");
     name.into()
 }
 
-/// What was written.
+/// The written sidecar.
 #[derive(Debug, Clone, Serialize)]
 pub struct FencesReport {
     /// The file.
@@ -80,10 +80,10 @@ pub struct FencesReport {
     pub wall_ns: u64,
 }
 
-/// Reads the last key of each block of a list, and keeps them beside it.
+/// Reads the last key of each block of a list, and stores them beside it.
 ///
 /// # Errors
-/// A list that is no single file, or out of order where it was looked at; those of reading and writing.
+/// A list that is not a single file, or is found out of order; errors of reading and writing.
 pub fn keep_fences(list: &KeyList, block_bytes: u64, options: &Options) -> Result<FencesReport> {
     match list.number() {
         NumberType::I32 => keep::<i32>(list, block_bytes, options),
@@ -123,7 +123,7 @@ fn keep<K: Number>(list: &KeyList, block_bytes: u64, options: &Options) -> Resul
     Ok(FencesReport { path, blocks: last.len() as u64, block_keys, wall_ns })
 }
 
-/// Of what cannot be compared with the list itself: where blocks end, and with what.
+/// A consistency check of data that cannot be compared with the list itself: block ends and keys.
 fn checksum<K: Number>(block_keys: u64, last: &[K::Ordered]) -> u64 {
     let mix = |sum: u64, (at, key): (usize, &K::Ordered)| {
         sum.wrapping_add(mixed((*key).into(), at as u64))
@@ -134,14 +134,14 @@ fn checksum<K: Number>(block_keys: u64, last: &[K::Ordered]) -> u64 {
 /// Fences, and the memory that they take.
 type Kept<K> = (Vec<Fence<<K as Number>::Ordered>>, Reservation);
 
-/// Fences that are kept beside a list, if they are of this list and are finer than blocks of so many keys; why
-/// not, if there are others.
+/// The cached fences, if they belong to this list and are finer than blocks of this many keys; the reason if
+/// there are others.
 pub(super) fn kept<K: Number>(
     list: &KeyList,
     block_keys: u64,
     memory: &Arc<MemoryBudget>,
 ) -> std::result::Result<Kept<K>, Option<String>> {
-    /// Bytes of memory for one in the file: fences, and what is planned at some of them.
+    /// Bytes of memory per fence in the file: fences, and the plan at some of them.
     const GROWTH: u64 = 16;
     let path = fences_path(list.path());
     let not = |why: &str| Some(format!("{} was left aside: {why}", path.display()));

@@ -1,4 +1,4 @@
-//! Keys that are not in order: found, and reported with their position.
+//! Finds keys that are out of order and reports their position.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::Repeats;
 use super::list::KeyList;
 use crate::{Number, OocError, Result};
 
-/// Keys that are read at a time to find the first that is out of order.
+/// Keys that are read at a time to find the first one out of order.
 const KEYS_AT_A_TIME: u64 = 1 << 16;
 
 /// Whether `after` may follow `before`.
@@ -18,9 +18,9 @@ pub(super) fn in_order<K: Number>(before: K, after: K, repeats: Repeats) -> bool
     }
 }
 
-/// The first position of some keys that is out of order with the one before it.
+/// The first of these keys that is out of order with the one before it.
 pub(super) fn first_out_of_order<K: Number>(keys: &[K], repeats: Repeats) -> Option<usize> {
-    /// Keys that are looked at without a branch.
+    /// Keys that are checked without a branch.
     const BLOCK: usize = 512;
     let mut start = 0;
     while start + 1 < keys.len() {
@@ -36,10 +36,10 @@ pub(super) fn first_out_of_order<K: Number>(keys: &[K], repeats: Repeats) -> Opt
     None
 }
 
-/// The key before a position, which with the one at it must be in order.
+/// The key before a position, which must be in order with the one at it.
 ///
 /// # Errors
-/// Those of reading; keys that are not.
+/// Errors of reading; keys that are not in order.
 pub(super) fn check_pair<K: Number>(
     list: &KeyList,
     position: u64,
@@ -76,8 +76,8 @@ pub(super) fn first_unsorted<K: Number>(
     Ok(None)
 }
 
-/// The error of lists that contradict themselves: the first position that is out of order in these ranges, in
-/// the first list that has one.
+/// The error of lists that contradict themselves: the first position out of order in these ranges, in the
+/// first list that has one.
 pub(super) fn unsorted_within<K: Number>(
     lists: [(&KeyList, Range<u64>); 2],
     repeats: Repeats,

@@ -1,4 +1,4 @@
-//! The last race: the pieces of each bucket come together, are sorted, and are written while others are sorted.
+//! The last race: the pieces of each bucket are brought together, sorted, and written while others are sorted.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::Result;
 pub(super) enum Unit {
     /// Neighbouring buckets, and their bytes.
     Sort { partitioned: usize, buckets: Range<usize>, bytes: u64 },
-    /// Equal keys, in their order.
+    /// Equal keys, in order.
     Copy(ChunkSpec),
 }
 
-/// All records of the output, in the order of the output.
+/// All records of the output, in output order.
 #[derive(Debug, Default)]
 pub(super) struct Units {
     partitioned: Vec<Arc<Partitioned>>,
@@ -35,7 +35,8 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// The buckets of partitioned records; those that are too large for memory are divided again.
+    /// The buckets of partitioned records; those that are too large for memory are partitioned
+    /// again.
     pub fn add(
         &mut self,
         work: &mut Work<'_>,
@@ -85,7 +86,7 @@ impl Units {
         }
     }
 
-    /// Partitions a bucket's records once more.
+    /// Partitions a bucket's records again.
     fn divide(&mut self, work: &mut Work<'_>, extents: &[ReadSpec], sizes: &Sizes) -> Result<()> {
         let files = self.files();
         let bytes = extents.iter().map(|extent| extent.bytes).sum();
@@ -94,7 +95,7 @@ impl Units {
         self.add(work, again, sizes)
     }
 
-    /// Sorts and writes everything, on as many of the threads as there is memory for; `false` if it is too little for
+    /// Sorts and writes everything, on as many threads as there is memory for; `false` if there is too little for
     /// one.
     pub fn write(self, work: &mut Work<'_>, sizes: &Sizes) -> Result<bool> {
         let (records, memory) = (work.records, work.room.memory.clone());
@@ -125,7 +126,7 @@ impl Units {
         Ok(true)
     }
 
-    /// What is to be read for a unit; nothing of what lies in memory.
+    /// The reads of a unit; none for data in memory.
     fn reads(&self, unit: &Unit) -> ChunkSpec {
         match unit {
             Unit::Copy(chunk) => chunk.clone(),
@@ -137,12 +138,12 @@ impl Units {
         }
     }
 
-    /// What is to be read for each unit, in their order.
+    /// The reads of each unit, in order.
     pub fn specs(&self) -> impl Iterator<Item = ChunkSpec> {
         self.units.iter().map(|unit| self.reads(unit))
     }
 
-    /// The temporary files, by the numbers that reads have for them.
+    /// The temporary files, by the numbers in reads.
     pub fn files(&self) -> Vec<Arc<dyn ReadAt>> {
         self.partitioned.iter().filter_map(|partitioned| partitioned.file().cloned()).collect()
     }
@@ -157,7 +158,7 @@ impl Units {
     }
 }
 
-/// Bytes of buckets, and of a slot that they are read to.
+/// Bytes of buckets, and of the slot that they are read into.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     bytes: u64,
@@ -171,7 +172,7 @@ impl Size {
         Size { bytes: chunk.bytes(), slot_bytes: chunk.slot_bytes() as u64 }
     }
 
-    /// Whether these and others fit a unit; nothing and anything do.
+    /// Whether these and others fit a unit; an empty unit takes anything.
     fn fits(&self, more: &Size, in_file: bool, unit_bytes: u64) -> bool {
         let of = |size: &Size| if in_file { size.slot_bytes } else { size.bytes };
         // Neighbours share blocks: what they take together is not more.
@@ -184,7 +185,7 @@ impl Size {
     }
 }
 
-/// Gives out units as chunks.
+/// Delivers units as chunks.
 #[derive(Debug)]
 struct Feed {
     units: Arc<Units>,
@@ -240,17 +241,17 @@ impl HostProducer for Sorter<'_> {
     }
 }
 
-/// The records of a unit, bucket by bucket as they are wanted.
+/// The records of a unit, bucket by bucket on demand.
 struct Sorted<'a> {
     from: Option<(&'a dyn Records, &'a Partitioned)>,
-    /// Buckets that come next, and the first of the unit.
+    /// The next buckets, and the first of the unit.
     buckets: Range<usize>,
     first: usize,
     /// By chunk, all buckets of the unit.
     pieces: Vec<&'a [u8]>,
-    /// What is to come of the bench.
+    /// The rest of the bench.
     on_bench: Range<usize>,
-    /// What is to come before it as it is, the last first.
+    /// Data to be delivered unchanged before it, last first.
     as_is: Vec<&'a [u8]>,
 }
 
@@ -269,7 +270,7 @@ impl<'a> Sorted<'a> {
         Sorted { from: Some(from), buckets, first, pieces, on_bench: 0..0, as_is }
     }
 
-    /// The next records, of which there must be so many bytes.
+    /// The next records, which must have this many bytes.
     fn fill(&mut self, bench: &mut Bench, mut into: &mut [u8]) {
         while !into.is_empty() {
             let from = if let Some(piece) = self.as_is.last_mut() {

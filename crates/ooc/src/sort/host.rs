@@ -1,4 +1,4 @@
-//! A sort on the cores: one pass where all records fit the memory, two where they do not.
+//! A sort on the CPU: one pass if all records fit in memory, otherwise two.
 
 use headrace_flow::ReadSpec;
 
@@ -9,7 +9,7 @@ use super::work::Work;
 use crate::room::on_threads;
 use crate::{OocError, Result};
 
-/// Sorts the input, which is not empty, into the output.
+/// Sorts the non-empty input into the output.
 pub(super) fn sort(work: &mut Work<'_>) -> Result<()> {
     let bytes = work.input.size_bytes();
     let (limit_bytes, threads) = (work.room.memory.limit_bytes(), work.room.threads);

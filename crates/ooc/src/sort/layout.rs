@@ -1,4 +1,4 @@
-//! How records lie in a file, and how their keys are ordered.
+//! The layout of records in a file, and the order of their keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use crate::{NumberType, OocError, Result};
 /// The longest record.
 pub const RECORD_BYTES_MAX: usize = 64 << 10;
 
-/// Which key comes first.
+/// The direction of the order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The least.
+    /// Smallest first.
     #[default]
     Ascending,
-    /// The greatest; equal keys are in the order of the input here too.
+    /// Largest first; equal keys keep the order of the input here too.
     Descending,
 }
 
@@ -39,24 +39,24 @@ impl fmt::Display for Order {
     }
 }
 
-/// Records of a fixed width, one after the other.
+/// Contiguous records of a fixed width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordLayout {
     /// Bytes of a record, [`RECORD_BYTES_MAX`] at most.
     pub record_bytes: usize,
     /// Type of the key.
     pub key: NumberType,
-    /// Where in the record it lies.
+    /// Its offset in the record.
     pub key_offset: usize,
 }
 
 impl RecordLayout {
-    /// Keys alone.
+    /// Records that are only a key.
     pub fn keys(key: NumberType) -> RecordLayout {
         RecordLayout { record_bytes: key.bytes(), key, key_offset: 0 }
     }
 
-    /// Error unless it is one that can be sorted by.
+    /// Error unless it can be sorted.
     pub(super) fn check(&self) -> Result<()> {
         let RecordLayout { record_bytes, key, key_offset } = *self;
         if key == NumberType::Bf16 {

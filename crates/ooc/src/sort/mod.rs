@@ -1,5 +1,5 @@
-//! Records of a fixed width, sorted by a number in them: stable, in one pass where they fit the memory, in two where
-//! they do not.
+//! Records of a fixed width, sorted by a number in them: stable, in one pass if they fit in memory, otherwise in
+//! two.
 //!
 //! ```text
 //! input ─► sample ─► splitters
@@ -22,13 +22,17 @@
 //! | `device` | the same on a GPU: an array in its memory, a sweep for each digit |
 //! | [`table`] | tables of Arrow files, sorted by columns |
 //!
-//! Room for the output, and for as many bytes of temporary files where there are to be any, is reserved before the
-//! input is read: a full disk is an error at the beginning. Temporary files have no names, so nothing is left of
-//! them however the process ends.
+//! Space for the output, and for as many bytes of temporary files if they are needed, is reserved before the input
+//! is read: a full disk is an error at the beginning. Temporary files have no names, so the process leaves nothing
+//! behind however it ends.
 //!
-//! A bucket's records come together from all chunks in the order of the input, and are sorted by digits, so equal
-//! keys stay in the order of the input, whatever runs where. A key that is most of the input has a bucket
-//! of its own, which is copied; a bucket that is too large for memory is partitioned again.
+//! A bucket's records are gathered from all chunks in input order and sorted by digits, so equal keys keep the
+//! order of the input on every processor. A key that dominates the input has its own bucket, which is copied; a
+//! bucket that is too large for memory is partitioned again.
+//!
+//! There is no merge, and no bucket's size must be known beforehand. How many buckets are read at once is decided
+//! when their sizes are known. Splitters are looked up in a table by a key's leading bits and searched only where
+//! keys crowd. On a GPU a chunk's keys are no more than counted on its way in.
 
 mod device;
 mod gather;
@@ -54,29 +58,29 @@ use crate::room::on_threads;
 use crate::{OocError, Options, Processor, Report, Result, Room};
 use work::Work;
 
-/// What is to be sorted.
+/// The sort to run.
 #[derive(Debug, Clone)]
 pub struct SortJob {
-    /// File of records, one after the other.
+    /// File of contiguous records.
     pub input: PathBuf,
-    /// File of the same records, sorted. It may be the input: that is replaced when all is done.
+    /// The sorted output file. It may be the input, which is replaced at the end.
     pub output: PathBuf,
     /// How the records lie in both.
     pub layout: RecordLayout,
-    /// Which key comes first. Equal ones are in the order of the input.
+    /// The direction. Equal keys keep the order of the input.
     pub order: Order,
-    /// Where temporary files are made, if memory is too small; `None`: beside the output.
+    /// Folder of temporary files, if memory is too small; `None`: beside the output.
     pub temporary_folder: Option<PathBuf>,
-    /// What they may take, in bytes; `None`: what there is. They take as much as the input, and more only where buckets
-    /// must be divided again: keys that the sample did not show, or memory of a few MB.
+    /// Their limit in bytes; `None`: the free space. They take as much as the input, and more only if buckets must be
+    /// partitioned again: keys that the sample missed, or memory of a few MB.
     pub temporary_limit_bytes: Option<u64>,
 }
 
-/// Sorts a file of records. Every byte of a record leaves as it came.
+/// Sorts a file of records. Every byte of a record is preserved.
 ///
 /// # Errors
-/// [`OocError::Usage`] of a layout that is none; [`OocError::Input`] of a file that is no whole number of records;
-/// [`OocError::Memory`] where a limit is too small; those of files and races. None leaves an output or a temporary file.
+/// [`OocError::Usage`] for an invalid layout; [`OocError::Input`] for a file that is not a whole number of records;
+/// [`OocError::Memory`] if a limit is too small; errors of files and races. None leaves an output or a temporary file.
 pub fn sort(job: &SortJob, options: &Options) -> Result<Report> {
     let started = Instant::now();
     job.layout.check()?;
@@ -116,7 +120,7 @@ pub fn sort(job: &SortJob, options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// Bytes below which the cores are done before a GPU has its kernels.
+/// Bytes below which the CPU is done before a GPU has its kernels.
 const DEVICE_BYTES_MIN: u64 = 1 << 30;
 
 fn why_cores(bytes: u64) -> Option<String> {
@@ -125,7 +129,7 @@ fn why_cores(bytes: u64) -> Option<String> {
 }
 
 impl Work<'_> {
-    /// Sorts where it is done sooner; answers why not on the GPU that there is, if so.
+    /// Sorts on the faster processor; returns the reason if an available GPU is not used.
     fn sort(&mut self) -> Result<Option<String>> {
         let Some(device) = &self.room.device else {
             host::sort(self)?;

@@ -1,4 +1,5 @@
-//! The first race: records are put into buckets as they come, each chunk for itself.
+//! The first race: each chunk's records are partitioned into buckets as they arrive, independently
+//! of other chunks.
 //!
 //! ```text
 //! chunk 0 │ bucket 0 │ bucket 1 │ bucket 2 │      in memory, or in a temporary file
@@ -6,8 +7,8 @@
 //!           └──────────────┴ a bucket is its pieces of all chunks: so equal keys stay in order, too
 //! ```
 //!
-//! No chunk waits for another and no bucket has a size that must be known before; neighbouring buckets of a chunk are
-//! one extent.
+//! No chunk waits for another, and no bucket's size must be known in advance; neighbouring buckets of a chunk are one
+//! extent.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,9 +30,9 @@ use crate::Result;
 #[derive(Debug)]
 pub(super) struct Partitioned {
     pub splitters: Splitters,
-    /// By chunk: records before each bucket, and all of them.
+    /// By chunk: records before each bucket, and in total.
     pub starts: Vec<Box<[u32]>>,
-    /// By chunk: where it begins.
+    /// By chunk: its offset.
     offsets: Vec<u64>,
     record_bytes: u64,
     place: Place,
@@ -41,7 +42,7 @@ pub(super) struct Partitioned {
 #[derive(Debug)]
 enum Place {
     Memory(AlignedBuffer, #[allow(dead_code)] Reservation),
-    /// Read as long as it is not dropped.
+    /// Readable until it is dropped.
     File {
         file: Arc<dyn ReadAt>,
         _written: Arc<dyn WriteAt>,
@@ -49,7 +50,7 @@ enum Place {
 }
 
 impl Partitioned {
-    /// Partitions the records of extents, as sampled before: in memory, or into a temporary file.
+    /// Partitions the records of extents by sampled splitters: in memory, or into a temporary file.
     pub fn of_extents(
         work: &mut Work<'_>,
         files: &[Arc<dyn ReadAt>],
@@ -97,7 +98,7 @@ impl Partitioned {
         }
     }
 
-    /// By chunk, where its records of some buckets lie.
+    /// The location of some buckets of each chunk.
     pub fn extents(&self, file: usize, buckets: Range<usize>) -> impl Iterator<Item = ReadSpec> {
         self.starts.iter().zip(&self.offsets).map(move |(starts, offset)| {
             let before = u64::from(starts[buckets.start]);
@@ -107,7 +108,7 @@ impl Partitioned {
         })
     }
 
-    /// By chunk, its records of some buckets; empty if they lie in a file.
+    /// By chunk, its records of some buckets; empty if they are in a file.
     pub fn slices(&self, buckets: Range<usize>) -> Vec<&[u8]> {
         let Place::Memory(array, _) = &self.place else { return Vec::new() };
         let slice =
@@ -116,13 +117,13 @@ impl Partitioned {
     }
 }
 
-/// Where partitioned chunks go.
+/// The destination of partitioned chunks.
 enum Target {
     Memory(AlignedBuffer, Reservation),
     File(Arc<dyn WriteAt>),
 }
 
-/// Carries out the race; answers by chunk how many records are before each bucket.
+/// Runs the race; returns for each chunk the number of records before each bucket.
 fn partition(
     work: &mut Work<'_>,
     (files, chunks): (&[Arc<dyn ReadAt>], Vec<ChunkSpec>),
@@ -162,7 +163,7 @@ fn partition(
     Ok(starts.into_iter().map(|(_, starts)| starts).collect())
 }
 
-/// The memory of all records, of which each chunk has a part of its own.
+/// The memory of all records, of which each chunk has its own part.
 #[derive(Clone, Copy)]
 struct Array(*mut u8);
 
@@ -172,7 +173,7 @@ unsafe impl Send for Array {}
 struct Partitioner<'a> {
     records: &'a dyn Records,
     splitters: &'a Splitters,
-    /// By chunk: where it begins, in the array or in the sink.
+    /// By chunk: its offset, in the array or in the sink.
     offsets: &'a [u64],
     array: Option<Array>,
     ids: Vec<u16>,
@@ -210,7 +211,7 @@ impl HostProducer for Partitioner<'_> {
     }
 }
 
-/// Chunks of up to `chunk_bytes` bytes of whole records, which fit a slot: all of the extents, in their order.
+/// Chunks of up to `chunk_bytes` bytes of whole records, which fit a slot: all of the extents, in order.
 pub(super) fn cut(
     extents: &[ReadSpec],
     record_bytes: u64,
@@ -248,7 +249,7 @@ pub(super) fn cut(
     chunks
 }
 
-/// Where each chunk begins, if they follow each other, each at a multiple of `align`; and where all of them end.
+/// The offset of each chunk if they are consecutive, each at a multiple of `align`; and the end of all.
 fn offsets(chunks: &[ChunkSpec], align: u64) -> (Vec<u64>, u64) {
     let mut end = 0;
     let offsets = chunks.iter().map(|chunk| {

@@ -1,4 +1,4 @@
-//! Records in the cache, sorted by their keys: stable.
+//! A stable sort of records by key, in cache.
 //!
 //! ```text
 //! one look ──► least and greatest key; rising already, or falling? ──► done, or turned round
@@ -8,22 +8,22 @@
 //!   (as many bits as tell most records apart)             same way, short ones by insertion
 //! ```
 
-/// Bits of one round at most.
+/// Maximum bits of one round.
 const BITS_MAX: u32 = DIGITS_MAX as u32 * DIGIT_BITS_MAX;
 
-/// Records that are faster sorted by insertion.
+/// Number of records for which insertion sort is faster.
 const INSERTION_RECORDS: usize = 32;
 
-/// Bits of a digit at most.
+/// Maximum bits of a digit.
 const DIGIT_BITS_MAX: u32 = 11;
 
-/// Digits of one round at most.
+/// Maximum digits of one round.
 const DIGITS_MAX: usize = 3;
 
-/// Bits that are sorted by beyond those that number the records: so many that few runs are left.
+/// Bits to sort by beyond those that number the records: enough to leave few runs.
 const MORE_BITS: u32 = 3;
 
-/// Memory for the counts of digits.
+/// Memory for the digit counts.
 #[derive(Debug)]
 pub(super) struct Digits(Box<[[u32; 1 << DIGIT_BITS_MAX]; DIGITS_MAX]>);
 
@@ -33,7 +33,7 @@ impl Digits {
     }
 }
 
-/// Sorts records by their keys; equal ones stay in their order. `spare` has as many records, of any content.
+/// Sorts records by key; equal ones keep their order. `spare` has the same length, with any content.
 pub(super) fn sort<T: Copy>(
     records: &mut [T],
     spare: &mut [T],
@@ -61,11 +61,11 @@ pub(super) fn sort<T: Copy>(
     }
 }
 
-/// What one look at records shows.
+/// Facts from one scan of the records.
 struct Seen {
-    /// The least key.
+    /// The smallest key.
     min: u64,
-    /// Bits by which keys differ from it.
+    /// Bits in which keys differ from it.
     bits: u32,
     /// No key is below the one before.
     rises: bool,
@@ -135,7 +135,7 @@ fn by_digits<T: Copy>(
     }
 }
 
-/// Sorts the runs of a number, by which the records are sorted.
+/// Sorts the runs of equal numbers, after the records are sorted by these.
 #[inline(always)]
 fn sort_runs<T: Copy>(
     records: &mut [T],
@@ -164,7 +164,7 @@ fn sort_runs<T: Copy>(
     }
 }
 
-/// Not inlined into itself.
+/// Prevents inlining into itself.
 #[inline(never)]
 fn sort_run<T: Copy>(
     records: &mut [T],

@@ -1,4 +1,4 @@
-//! What is done with records, for each width and type of key: the only code that knows either.
+//! Operations on records, for each width and type of key: the only code that knows either.
 
 use std::fmt;
 
@@ -7,21 +7,20 @@ use super::splitters::{AT_ONCE, Splitters};
 use super::{Order, RecordLayout};
 use crate::{Number, NumberType};
 
-/// Work on records of one layout. A key is handed around as 64 bits whose unsigned order is the order that was
-/// asked for.
+/// Work on records of one layout. A key is represented as 64 bits whose unsigned order is the requested order.
 pub(super) trait Records: Send + Sync + fmt::Debug {
     /// Bytes of a record.
     fn record_bytes(&self) -> usize;
 
-    /// The greatest key that there can be.
+    /// The largest possible key.
     fn key_max(&self) -> u64;
 
     /// Adds the keys of whole records.
     fn add_keys(&self, records: &[u8], keys: &mut Vec<u64>);
 
-    /// Puts the records of all pieces into buckets, in their order: one bucket after the other, in all of `into`,
-    /// which has room for exactly these. `ids` has room for a number a record. Answers for each bucket, and for the
-    /// end, how many records are before it.
+    /// Partitions the records of all pieces into buckets, in order: one bucket after the other, filling `into`
+    /// exactly. `ids` has room for a number per record. Returns for each bucket, and for the end, how many records
+    /// are before it.
     fn partition(
         &self,
         pieces: &[&[u8]],
@@ -33,11 +32,11 @@ pub(super) trait Records: Send + Sync + fmt::Debug {
     /// Sorts the first `bytes` bytes of the bench.
     fn sort(&self, bench: &mut Bench, bytes: usize);
 
-    /// Bytes of a bench on which so many bytes of records can be sorted.
+    /// Size of a bench on which this many bytes of records can be sorted.
     fn bench_bytes(&self, bytes: usize) -> usize;
 }
 
-/// Where a bucket is sorted.
+/// The workspace for sorting a bucket.
 #[derive(Debug)]
 pub(super) struct Bench {
     pub records: Vec<u8>,
@@ -47,7 +46,7 @@ pub(super) struct Bench {
     digits: Digits,
 }
 
-/// A record of any width, while it is sorted.
+/// A record of any width during the sort.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
     key: u64,
@@ -55,7 +54,7 @@ struct Entry {
 }
 
 impl Bench {
-    /// For up to so many bytes of records.
+    /// For up to this many bytes of records.
     pub fn new(records: &dyn Records, bytes: usize) -> Bench {
         let entries = match records.bench_bytes(bytes) > 2 * bytes {
             true => bytes / records.record_bytes(),
@@ -111,7 +110,7 @@ trait Key: Copy + Send + Sync + fmt::Debug + 'static {
     unsafe fn read(self, at: *const u8) -> u64;
 }
 
-/// Integers whose order is that of their bits with some of them turned round.
+/// Integers that order by their bits with some of them inverted.
 #[derive(Debug, Clone, Copy)]
 struct Bits32(u32);
 
@@ -167,7 +166,7 @@ impl Key for Float64 {
     }
 }
 
-/// Records of a width that is known here.
+/// Records of a width known at compile time.
 #[derive(Debug, Clone, Copy)]
 struct Fixed<K, const BYTES: usize> {
     key: K,
@@ -254,7 +253,7 @@ impl<K: Key, const BYTES: usize> Records for Fixed<K, BYTES> {
     }
 }
 
-/// Records of any width: their keys are sorted with their numbers, then they are moved.
+/// Records of any width: their keys are sorted with their numbers, then the records are moved.
 #[derive(Debug, Clone, Copy)]
 struct Wide<K> {
     key: K,
@@ -333,12 +332,12 @@ impl<K: Key> Records for Wide<K> {
     }
 }
 
-/// Counts records by bucket while these are numbered.
+/// Counts records by bucket while numbering them.
 struct Classes<'s> {
     splitters: &'s Splitters,
     counts: Box<[u32]>,
     before: u16,
-    /// Whether no record is of an earlier bucket than the one before it.
+    /// Whether the records are already in bucket order.
     is_in_order: bool,
 }
 
@@ -379,7 +378,7 @@ impl<'s> Classes<'s> {
         (self.before, self.is_in_order) = (before, is_in_order);
     }
 
-    /// Records before each bucket, and all of them.
+    /// Records before each bucket, and in total.
     fn starts(self) -> Box<[u32]> {
         let (mut starts, mut sum) = (self.counts, 0);
         for start in &mut starts {

@@ -9,22 +9,22 @@ use super::records::Records;
 use super::work::Work;
 use crate::Result;
 
-/// Places that are looked at, at most.
+/// Maximum of sampled places.
 const PLACES_MAX: u64 = 1024;
 
-/// Bytes that are read at a place, if a record is no longer.
+/// Bytes read at a place, unless a record is longer.
 const PLACE_BYTES: u64 = 4096;
 
-/// Keys of a place that are kept: more of them would say little, where neighbours are alike.
+/// Keys kept per place: more would say little if neighbours are alike.
 const PLACE_KEYS: usize = 64;
 
-/// Places that are read at once.
+/// Places read concurrently.
 const CHUNK_PLACES: usize = 16;
 
-/// Slots of the race that reads them.
+/// Slots of the sampling race.
 const SLOTS: usize = 4;
 
-/// Keys out of extents of files, of all parts alike.
+/// Sampled keys of extents of files, evenly from all parts.
 pub(super) fn sample(
     work: &Work<'_>,
     files: &[Arc<dyn ReadAt>],
@@ -67,7 +67,7 @@ fn places(extents: &[ReadSpec], record_bytes: u64, places_max: u64) -> Vec<ReadS
     places
 }
 
-/// A number that looks like chance, always the same.
+/// A deterministic pseudo-random number.
 fn mixed(number: u64) -> u64 {
     let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 16

@@ -1,4 +1,4 @@
-//! How memory is shared out.
+//! The division of memory.
 //!
 //! ```text
 //! one pass     all records                       | read: slots, numbers   then   windows, benches
@@ -11,40 +11,40 @@ use headrace_io::EXTENT_ALIGN_BYTES;
 use super::records::Records;
 use super::splitters::BUCKETS_MAX;
 
-/// Bytes of a bucket that is sorted fastest: with as much spare memory it lies in a core's own cache.
+/// Bytes of a bucket for the fastest sort: with as much spare memory it fits in a core's own cache.
 const BUCKET_BYTES: u64 = 512 << 10;
 
-/// The largest chunk where all records fit.
+/// The largest chunk if all records fit.
 const CHUNK_BYTES: u64 = 8 << 20;
 
-/// The smallest chunk of a file that is to be read again: of smaller ones there would be too many pieces.
+/// The smallest chunk of a file that will be read again: smaller ones would make too many pieces.
 const CHUNK_BYTES_MIN: u64 = 64 << 10;
 
 /// The largest chunk that is written to a temporary file.
 const SPILLED_CHUNK_BYTES: u64 = 64 << 20;
 
-/// What of a chunk goes to a bucket in a temporary file, at least, on average: smaller reads waste their blocks.
+/// Minimum average bytes per chunk and bucket in a temporary file: smaller reads waste their blocks.
 const PIECE_BYTES: u64 = 16 << 10;
 
-/// Bytes that a window for output has at most.
+/// Maximum bytes of an output window.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Memory below which a thread more is of no use.
+/// Memory below which another thread does not help.
 const THREAD_BYTES: u64 = 1 << 20;
 
-/// What an extent is widened by, at most, when it is read.
+/// Maximum widening of an extent when it is read.
 const WIDENED_BYTES: u64 = 2 * EXTENT_ALIGN_BYTES as u64;
 
-/// How much of everything a sort has.
+/// The sizes of a sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sizes {
     /// Threads that work.
     pub threads: usize,
     /// Whole records that are partitioned at once.
     pub chunk_bytes: u64,
-    /// Buckets that there should be.
+    /// Target number of buckets.
     pub buckets: usize,
-    /// A bucket that is larger is divided again, if it is to be read from a file.
+    /// A larger bucket is partitioned again, if it is read from a file.
     pub bucket_bytes_max: u64,
     /// Slots of the race that reads the input, and of the one that reads buckets.
     pub slots: usize,
@@ -57,28 +57,28 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Bytes of a slot that has a chunk of the input, or of its output.
+    /// Bytes of a slot for a chunk of the input, or of its output.
     pub fn slot_bytes(&self) -> u64 {
         self.chunk_bytes.next_multiple_of(EXTENT_ALIGN_BYTES as u64) + WIDENED_BYTES
     }
 
-    /// Buckets that a bucket of so many bytes is to be divided into, which was too large.
+    /// Number of parts for a bucket of this size, which was too large.
     pub fn buckets_of(&self, bytes: u64) -> usize {
         let wanted = bytes.div_ceil(BUCKET_BYTES.min(self.bucket_bytes_max / 2).max(1));
         buckets(wanted.min(self.buckets as u64))
     }
 
-    /// Bytes for the numbers of the buckets of a chunk's records.
+    /// Bytes for the bucket numbers of a chunk's records.
     pub fn ids_bytes(&self, records: &dyn Records) -> u64 {
         self.chunk_bytes / records.record_bytes() as u64 * 2
     }
 
-    /// Bytes that tell how many records are before each bucket of each chunk of the input.
+    /// Bytes for the number of records before each bucket of each chunk of the input.
     pub fn starts_bytes(&self, input_bytes: u64) -> u64 {
         input_bytes.div_ceil(self.chunk_bytes) * (4 * (self.buckets as u64 + 1) + 64)
     }
 
-    /// Where all records are kept in memory, and that has room for them.
+    /// Sizes if all records are kept in memory, and they fit.
     pub fn of_one_pass(
         records: &dyn Records,
         input_bytes: u64,
@@ -111,8 +111,8 @@ impl Sizes {
         (0..=3).find_map(fits)
     }
 
-    /// Where partitioned records go to a temporary file: on as many threads as have room for a bucket each, since to
-    /// divide every bucket again takes longer than fewer threads do. Where none has, on all.
+    /// Sizes if partitioned records go to a temporary file: on as many threads as have room for a bucket each, since
+    /// partitioning every bucket again takes longer than running fewer threads. If none has, on all.
     pub fn of_two_passes(
         records: &dyn Records,
         input_bytes: u64,
@@ -130,7 +130,7 @@ impl Sizes {
         (1..=most).rev().map(on).find(fits).unwrap_or_else(|| on(most))
     }
 
-    /// Where partitioned records go to a temporary file, and come from there in parts of at most `part_bytes`, which
+    /// Sizes if partitioned records go to a temporary file and come back in parts of at most `part_bytes`, which
     /// others sort.
     pub fn of_parts(
         records: &dyn Records,

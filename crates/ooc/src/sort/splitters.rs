@@ -1,29 +1,29 @@
-//! Which bucket a key belongs to.
+//! Maps keys to buckets.
 //!
 //! ```text
 //! key ──► cell (its top bits from the least sampled key on) ──► first bucket of the cell
 //!                                             └── `steps` comparisons with splitters inside the cell
 //! ```
 //!
-//! A cell's first bucket is looked up in a table that stays in the first cache. Where keys spread so evenly that
-//! splitters may as well lie where cells begin, that is all.
+//! A cell's first bucket is looked up in a table that stays in the first-level cache. If keys are distributed so
+//! evenly that splitters can lie at cell borders, no search is needed.
 
-/// Keys whose buckets are looked for at once.
+/// Keys that are looked up at once.
 pub(super) const AT_ONCE: usize = 8;
 
-/// Cells of a bucket, on average, as bits.
+/// Cells per bucket, on average, in bits.
 const CELL_BITS: u32 = 3;
 
-/// Buckets at most: their numbers have 16 bits.
+/// Maximum buckets: their numbers have 16 bits.
 pub(super) const BUCKETS_MAX: usize = 1 << 13;
 
-/// Fewer would not always divide the keys: see [`Splitters::of_sample`].
+/// Fewer would not always split the keys: see [`Splitters::of_sample`].
 const BUCKETS_MIN: usize = 4;
 
 /// The keys at which buckets begin.
 #[derive(Debug)]
 pub(super) struct Splitters {
-    /// Sorted, distinct: bucket `b` has keys from `keys[b - 1]` on, below `keys[b]`. Behind them padding.
+    /// Sorted, distinct: bucket `b` has keys from `keys[b - 1]` on, below `keys[b]`. Padding follows.
     keys: Vec<u64>,
     buckets: usize,
     key_max: u64,
@@ -34,8 +34,8 @@ pub(super) struct Splitters {
 }
 
 impl Splitters {
-    /// About `buckets` buckets that share the sample evenly. A key that would fill buckets gets one of its own.
-    /// Where keys are not all equal, or not all sampled ones are, no bucket has all of them, unless it has one key.
+    /// About `buckets` buckets that share the sample evenly. A key that would fill buckets gets its own. If keys,
+    /// or sampled keys, are not all equal, no bucket has all of them unless it has a single key.
     pub fn of_sample(sample: &mut [u64], buckets: usize, key_max: u64) -> Splitters {
         sample.sort_unstable();
         let buckets = buckets.clamp(BUCKETS_MIN, BUCKETS_MAX / 2);
@@ -92,14 +92,14 @@ impl Splitters {
         self.buckets
     }
 
-    /// Whether one key alone can be in the bucket.
+    /// Whether the bucket can contain only one key.
     pub fn is_single(&self, bucket: usize) -> bool {
         let first = if bucket == 0 { 0 } else { self.keys[bucket - 1] };
         let last = if bucket + 1 == self.buckets { self.key_max } else { self.keys[bucket] - 1 };
         first == last
     }
 
-    /// Whether a look at the table is enough.
+    /// Whether the table alone suffices.
     pub fn is_table(&self) -> bool {
         self.steps == 0
     }
@@ -130,7 +130,7 @@ impl Splitters {
     }
 }
 
-/// Splitters where cells begin, if these divide the sample nearly as evenly.
+/// Splitters at cell borders, if these split the sample nearly as evenly.
 fn rounded(keys: &[u64], min: u64, shift: u32, sample: &[u64]) -> Option<Vec<u64>> {
     let start = |key: &u64| min + (key.saturating_sub(min) >> shift << shift);
     let mut starts: Vec<u64> = keys.iter().map(start).filter(|start| *start > min).collect();

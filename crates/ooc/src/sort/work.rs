@@ -1,4 +1,4 @@
-//! What every part of a sort knows.
+//! The shared state of a sort of records.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::SortJob;
 use super::records::Records;
 use crate::{OocError, Options, Result, Room};
 
-/// One call, and what it has done so far.
+/// One call and its progress.
 #[derive(Debug)]
 pub(super) struct Work<'a> {
     pub job: &'a SortJob,
@@ -25,24 +25,24 @@ pub(super) struct Work<'a> {
     pub planned_ns: Option<u64>,
     pub passes: Vec<(&'static str, RaceReport)>,
     pub temporary_bytes: u64,
-    /// Whether what is read is a temporary file.
+    /// Whether a temporary file is read.
     pub reads_temporary: bool,
     pub notes: Vec<String>,
 }
 
 impl Work<'_> {
-    /// Options of a race whose slots come out of the budget.
+    /// Options of a race whose slots come from the budget.
     pub fn race(&self) -> RaceOptions {
         RaceOptions { memory: Some(self.room.memory.clone()), ..self.options.race() }
     }
 
-    /// Takes note that the planning is over, if it was not before.
+    /// Records the end of planning, if it was not recorded before.
     pub fn planned(&mut self) {
         let ns = self.started.elapsed().as_nanos() as u64;
         self.planned_ns.get_or_insert(ns);
     }
 
-    /// Takes note of a race that has ended.
+    /// Records a finished race.
     pub fn ran(
         &mut self,
         name: &'static str,
@@ -58,14 +58,14 @@ impl Work<'_> {
         if self.options.token.is_cancelled() { Err(OocError::Cancelled) } else { Ok(()) }
     }
 
-    /// Where temporary files are made.
+    /// The folder of temporary files.
     pub fn temporary_folder(&self) -> PathBuf {
         let beside = || self.job.output.parent().map(PathBuf::from).unwrap_or_default();
         let folder = self.job.temporary_folder.clone().unwrap_or_else(beside);
         if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder }
     }
 
-    /// A temporary file of so many bytes.
+    /// A temporary file of this many bytes.
     pub fn temporary(&mut self, bytes: u64) -> Result<Arc<dyn WriteAt>> {
         let wanted_bytes = self.temporary_bytes + bytes;
         let limit_bytes = self.job.temporary_limit_bytes.unwrap_or(u64::MAX);
@@ -83,7 +83,7 @@ impl Work<'_> {
         Ok(file)
     }
 
-    /// Why a race ended: a file without a name is known by its folder.
+    /// The error of a race: an unnamed file is identified by its folder.
     fn ended(&self, error: RaceError) -> OocError {
         match error {
             RaceError::Read { source, .. } | RaceError::Changed(source) if self.reads_temporary => {
@@ -94,13 +94,13 @@ impl Work<'_> {
         }
     }
 
-    /// Lets consumers carry out a race that is no pass of its own.
+    /// Runs a race that is not a pass of its own with these consumers.
     pub fn look<C: HostConsumer>(&self, race: &Race, consumers: Vec<C>) -> Result<Vec<C>> {
         let outcome = race.run_host(consumers);
         Ok(outcome.map_err(|error| self.ended(error))?.0)
     }
 
-    /// Lets so many of a kind of producers carry out a race.
+    /// Runs a race with this many producers of a kind.
     pub fn run<P: HostProducer>(
         &mut self,
         name: &'static str,

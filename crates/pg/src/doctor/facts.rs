@@ -1,4 +1,4 @@
-//! What was seen, before anybody judged it.
+//! The observed facts, before any judgement.
 
 use std::collections::BTreeMap;
 
@@ -24,33 +24,34 @@ pub struct Facts {
     pub extension: Option<String>,
     /// Version that could be created; absent if its files are not on the server.
     pub extension_available: Option<String>,
-    /// The extension's settings; empty where new sessions do not load its library.
+    /// The extension's settings; empty if new sessions do not load its library.
     pub extension_settings: BTreeMap<String, SettingFact>,
     /// Some of the server's own.
     pub settings: BTreeMap<String, SettingFact>,
-    /// What `headrace.devices` says; absent where new sessions do not load the extension's library.
+    /// The content of `headrace.devices`; absent if new sessions do not load the extension's
+    /// library.
     pub devices: Option<Known<Devices>>,
-    /// Transactions that have been open for long and hold vacuum back, in words.
+    /// Long-running transactions that hold back vacuum, in words.
     pub long_transactions: Vec<String>,
-    /// Bytes from which on a table is looked at.
+    /// Minimum bytes of an examined table.
     pub threshold_bytes: u64,
-    /// Tables below it.
+    /// Smaller tables.
     pub small_tables: i64,
-    /// The others, the largest first.
+    /// The others, largest first.
     pub tables: Vec<TableFacts>,
 }
 
 /// A setting, in the unit of its description.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SettingFact {
-    /// Its value, without unit.
+    /// Its value without unit.
     pub value: String,
     /// Its unit: kB, 8kB, ms, or empty.
     pub unit: String,
 }
 
 impl SettingFact {
-    /// The value in bytes; `None` if it is no amount of memory.
+    /// The value in bytes; `None` if it is not an amount of memory.
     pub fn bytes(&self) -> Option<u64> {
         let value: u64 = self.value.parse().ok()?;
         let unit = match self.unit.as_str() {
@@ -65,9 +66,9 @@ impl SettingFact {
 /// The GPUs of the server's machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Devices {
-    /// Each.
+    /// Each GPU.
     pub devices: Vec<DeviceFact>,
-    /// What was said beside them: why there are none.
+    /// The notice beside them: why there are none.
     pub notices: Vec<String>,
 }
 
@@ -78,64 +79,64 @@ pub struct DeviceFact {
     pub name: String,
     /// Its memory.
     pub memory_bytes: i64,
-    /// What of it is taken now, by whomever.
+    /// Memory in use by any process.
     pub memory_used_bytes: Option<i64>,
 }
 
 /// A table with all of its partitions or children.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct TableFacts {
-    /// As a query names it.
+    /// Its name as in a query.
     pub name: String,
-    /// Tables that its rows lie in: 1, or its partitions or children.
+    /// Number of tables with its rows: 1, or its partitions or children.
     pub parts: i64,
     /// Bytes of their heaps.
     pub heap_bytes: u64,
-    /// Bytes of values that lie outside of them.
+    /// Bytes of values outside of them.
     pub toast_bytes: u64,
     /// Blocks of the heaps.
     pub blocks: u64,
-    /// Blocks that are visible to everybody, by the visibility map, or as the last vacuum left it.
+    /// All-visible blocks, by the visibility map, or as of the last vacuum.
     pub visible_blocks: u64,
     /// Whether the map itself was read (pg_visibility).
     pub visibility_is_current: bool,
-    /// Access method; of parts one that is not heap, if there is one.
+    /// Access method; of parts one other than heap, if there is one.
     pub access_method: String,
     /// Tablespace other than the database's; empty for that.
     pub tablespace: String,
-    /// Whether policies hold for this user.
+    /// Whether row security applies to this user.
     pub has_row_security: bool,
-    /// Whether vacuum has to be run by hand, of a part at least.
+    /// Whether at least one part needs a manual vacuum.
     pub autovacuum_is_off: bool,
     /// When it, and each part of it, was last vacuumed; absent if one never was.
     pub vacuumed: Option<String>,
-    /// What VACUUM must be told to have all parts.
+    /// The arguments of VACUUM for all parts.
     pub names_to_vacuum: String,
-    /// Rows that vacuum would remove, estimated.
+    /// Estimated rows that vacuum would remove.
     pub dead_rows: i64,
-    /// What the extension says; absent where new sessions do not load its library.
+    /// The extension's view; absent if new sessions do not load its library.
     pub planned: Option<Known<Planned>>,
     /// Columns whose values may lie outside of the heap.
     pub toastable_columns: Vec<String>,
 }
 
 impl TableFacts {
-    /// Share of its blocks that are visible to everybody; `None` without blocks.
+    /// Share of all-visible blocks; `None` without blocks.
     pub fn visible_share(&self) -> Option<f64> {
         (self.blocks > 0).then(|| (self.visible_blocks as f64 / self.blocks as f64).min(1.0))
     }
 }
 
-/// What EXPLAIN shows of a query that reads all of a table's rows.
+/// EXPLAIN's information on a query that reads all of a table's rows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Planned {
     /// Why no pipeline streams it, whatever its size and cost, in the extension's words.
     pub obstacles: Vec<String>,
-    /// Columns of which it says why no pipeline takes them.
+    /// Columns that pipelines do not take, with the reason.
     pub columns_not_taken: Vec<ColumnFact>,
-    /// Whether the planner takes a pipeline with the settings as they are.
+    /// Whether the planner uses a pipeline with the current settings.
     pub is_taken: bool,
-    /// What PostgreSQL's own plan costs, in the planner's units.
+    /// The cost of PostgreSQL's own plan, in the planner's units.
     pub own_cost: f64,
 }
 
@@ -144,6 +145,6 @@ pub struct Planned {
 pub struct ColumnFact {
     /// Its name.
     pub name: String,
-    /// Why not.
+    /// The reason.
     pub why_not: String,
 }

@@ -1,11 +1,11 @@
-//! Why is a table of a server not read faster? Asked from outside.
+//! Explains from outside why a server's table is not read faster.
 //!
 //! ```text
 //! look: catalogs, settings, statistics ──► Facts ──judge──► findings ──► Report (text, JSON, exit code)
 //! ```
 //!
-//! Looking and judging are apart, as with the doctor of paths, whose findings and report these are.
-//! The session is a new one and like the user's own: what it does not have, theirs does not have.
+//! Observation and judgement are separate, as in the doctor of paths, whose findings and report
+//! these are. The session is new and like the user's own, so what it lacks, the user's lacks.
 
 mod facts;
 mod judge;
@@ -20,13 +20,13 @@ use crate::dsn;
 use crate::error::Result;
 use crate::session::Session;
 
-/// What was seen of a server, and what it means.
+/// The facts and findings about a server.
 pub type Report = headrace_doctor::Report<Facts>;
 
-/// Looks at the server of a DSN, and at its tables from `headrace.min_table_size` on, or at `all`.
+/// Examines the server of a DSN, and its tables from `headrace.min_table_size` on, or `all`.
 ///
 /// # Errors
-/// The server cannot be reached, or refuses to tell of its catalogs.
+/// The server cannot be reached, or denies access to its catalogs.
 pub fn examine(dsn: &str, all: bool, cancel: &AtomicBool) -> Result<Report> {
     let server = dsn::resolve(dsn, &|name| std::env::var(name).ok())?;
     let session = Session::connect(&server, cancel)?;
@@ -35,7 +35,7 @@ pub fn examine(dsn: &str, all: bool, cancel: &AtomicBool) -> Result<Report> {
     Ok(Report::judged(facts, findings))
 }
 
-/// The report for people: the tables, then findings, the worst first.
+/// The readable report: the tables, then findings, worst first.
 pub fn render(report: &Report) -> String {
     let facts = &report.facts;
     let mut text =
@@ -56,7 +56,7 @@ pub fn render(report: &Report) -> String {
     text + "\n" + &headrace_doctor::render_judged(report)
 }
 
-/// Bytes as people read them.
+/// Human-readable bytes.
 fn gb(bytes: u64) -> String {
     match bytes {
         0..100_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),

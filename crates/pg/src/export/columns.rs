@@ -1,4 +1,4 @@
-//! Columns of what is exported: how the server sends them and what they become.
+//! Exported columns: the server's format and the Arrow type.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio_postgres::types::{Kind, Type};
 /// Digits of the widest decimal.
 const PRECISION_MAX: u8 = 38;
 
-/// What values of a column are, and their Arrow type.
+/// The kind of a column's values, and their Arrow type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Values {
     /// Boolean.
@@ -26,9 +26,9 @@ pub(super) enum Values {
     Float4,
     /// Float64, bit for bit.
     Float8,
-    /// Decimal128 of these digits in all and behind the point.
+    /// Decimal128 of this precision and scale.
     Decimal { precision: u8, scale: i8 },
-    /// Numeric whose digits nobody has declared: to be measured.
+    /// Numeric without declared digits: to be measured.
     Numeric,
     /// Date32.
     Date,
@@ -40,7 +40,7 @@ pub(super) enum Values {
     TimestampTz,
     /// Utf8.
     Text,
-    /// Utf8 without blanks at its end: `char(n)`, to whose comparisons they mean nothing.
+    /// Utf8 without trailing blanks: `char(n)`, whose comparisons ignore them.
     Padded,
     /// Binary.
     Bytes,
@@ -56,18 +56,18 @@ pub(super) struct Column {
     /// Text as a dictionary.
     pub is_dictionary: bool,
     pub is_nullable: bool,
-    /// The type that the server is asked to cast it to.
+    /// The type that the server casts it to.
     pub cast: Option<&'static str>,
     /// Its type in the server.
     pub server_type: String,
 }
 
-/// What becomes of numeric without declared digits, or with more than decimals of 128 bits have.
+/// The treatment of numeric without declared digits, or with more digits than Decimal128 holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NumericAs {
-    /// A decimal of the digits that there are, which a query of its own measures.
+    /// A decimal with the actual digits, which an extra query measures.
     Measured,
-    /// A decimal of these digits in all and behind the point.
+    /// A decimal of this precision and scale.
     Decimal(u8, i8),
     /// Text.
     Text,
@@ -118,7 +118,7 @@ impl Column {
         matches!(self.values, Values::Text | Values::Padded)
     }
 
-    /// What a SELECT says to have it.
+    /// Its expression in a SELECT.
     pub fn selected(&self) -> String {
         match self.cast {
             Some(cast) => format!("{}::pg_catalog.{cast}", quoted(&self.name)),
@@ -160,7 +160,7 @@ pub(super) fn schema(columns: &[Column]) -> Arc<Schema> {
     Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// An identifier that means itself.
+/// A quoted identifier.
 pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -207,7 +207,7 @@ fn numeric_as(modifier: i32, undeclared: NumericAs) -> (Values, Option<&'static 
     }
 }
 
-/// Digits in all and behind the point, if a decimal of 128 bits has all values of such a numeric.
+/// Precision and scale, if a Decimal128 holds all values of such a numeric.
 fn declared_digits(modifier: i32) -> Option<(u8, i8)> {
     let modifier = modifier.checked_sub(4).filter(|modifier| *modifier >= 0)?;
     let precision = modifier >> 16;

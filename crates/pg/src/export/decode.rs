@@ -1,4 +1,4 @@
-//! The server's binary COPY format: a head, rows, an end.
+//! The server's binary COPY format: a header, rows, a trailer.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use super::values::{self, Builder};
 use crate::error::{PgError, Result};
 
 const HEAD: &[u8] = b"PGCOPY\n\xff\r\n\0";
-/// The head, flags, and the length of what may follow.
+/// The header, flags, and the length of an extension.
 const HEAD_BYTES: usize = HEAD.len() + 8;
-/// In the place of a row's number of fields.
+/// In place of a row's number of fields.
 const END: i16 = -1;
 
 /// Rows of one COPY, to record batches.
 pub(super) struct Decoder<'a> {
     columns: &'a [Column],
     schema: SchemaRef,
-    /// What is read, for messages.
+    /// The data's name in messages.
     place: &'a str,
     builders: Vec<Box<dyn Builder>>,
-    /// The beginning of a row whose end has not come.
+    /// The beginning of an incomplete row.
     rest: Vec<u8>,
     state: State,
     rows: usize,
@@ -52,12 +52,12 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Rows and bytes of the server that the next batch will hold.
+    /// Rows and server bytes of the next batch.
     pub fn pending(&self) -> (usize, usize) {
         (self.rows, self.bytes)
     }
 
-    /// Takes what the server sent: any part of the stream.
+    /// Takes data from the server: any part of the stream.
     pub fn push(&mut self, data: &[u8]) -> Result<()> {
         self.bytes += data.len();
         if self.rest.is_empty() {
@@ -83,7 +83,7 @@ impl<'a> Decoder<'a> {
             .map_err(|error| PgError::new(format!("{}: {error}", self.place)))
     }
 
-    /// The server has sent all.
+    /// The server has sent everything.
     pub fn end(&self) -> Result<()> {
         match self.state == State::Ended && self.rest.is_empty() {
             true => Ok(()),
@@ -91,7 +91,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Whole rows at the beginning of `data`; how many bytes they were.
+    /// Complete rows at the beginning of `data`; returns their bytes.
     fn take_rows(&mut self, data: &[u8]) -> Result<usize> {
         let mut at = 0;
         if self.state == State::Head {
@@ -114,7 +114,7 @@ impl<'a> Decoder<'a> {
         Ok(at)
     }
 
-    /// One row, known to be whole.
+    /// One complete row.
     fn take_row(&mut self, mut fields: &[u8]) -> Result<()> {
         for index in 0..self.builders.len() {
             let length = integer::<4>(fields, 0).map_or(-1, i32::from_be_bytes);
@@ -131,7 +131,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// `None` if it is not all there yet.
+    /// `None` if it is incomplete.
     fn head_bytes(&self, data: &[u8]) -> Result<Option<usize>> {
         let known = data.len().min(HEAD.len());
         if data[..known] != HEAD[..known] {
@@ -162,7 +162,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Where a row of so many fields ends that begins at `at`; `None` if that has not come.
+/// The end of a row with this many fields that begins at `at`; `None` if it has not arrived.
 fn row_end(data: &[u8], mut at: usize, fields: usize) -> Option<usize> {
     for _ in 0..fields {
         let length = i32::from_be_bytes(integer::<4>(data, at)?);

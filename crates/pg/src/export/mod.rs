@@ -5,9 +5,9 @@
 //! readers, one connection each: claim a part, COPY it, decode ──► Order ────┴─► Output ─► file or folder
 //! ```
 //!
-//! All connections see one snapshot: the file is the table at one moment, whatever is written
+//! All connections share one snapshot: the file is the table at one moment, whatever is written
 //! meanwhile. Rows come in the order of the table's blocks, so the file is the same for any number of
-//! connections. What is written appears under its name when all of it is on disk, or not at all.
+//! connections. Files appear under their names when all data is on disk, or not at all.
 
 mod columns;
 mod decode;
@@ -38,17 +38,17 @@ use order::{Order, Taken};
 use output::{Output, Target};
 use source::Source;
 
-/// A reader hands over so much at once.
+/// Unit of a reader's deliveries.
 const PIECE_BYTES: usize = 8 << 20;
 const PIECE_ROWS: usize = 1 << 18;
 
-/// What waits for its turn to be written, per reader.
+/// Data waiting to be written, per reader.
 const WAITING_BYTES: usize = 64 << 20;
 
-/// Connections unless another number is asked for.
+/// Default number of connections.
 const JOBS_MAX: usize = 16;
 
-/// Files may not be smaller.
+/// Minimum size of files.
 const FILE_BYTES_MIN: u64 = 1_000_000;
 
 /// `pg export`.
@@ -99,12 +99,12 @@ pub struct ExportArgs {
     pub quiet: bool,
 }
 
-/// How far it is.
+/// The progress.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
-    /// Bytes in the server of what was written.
+    /// Server bytes of the written rows.
     pub server_bytes: u64,
-    /// The same of all; 0 if nobody knows.
+    /// Their total; 0 if unknown.
     pub server_bytes_total: u64,
     /// Rows written.
     pub rows: u64,
@@ -112,7 +112,7 @@ pub struct Progress {
     pub file_bytes: u64,
 }
 
-/// What was done.
+/// The result.
 #[derive(Debug, Clone)]
 pub struct Summary {
     /// The file, or the folder of files.
@@ -121,11 +121,11 @@ pub struct Summary {
     pub files: u64,
     /// Their rows, record batches and bytes.
     pub written: WriterSummary,
-    /// From the first connection to the file's name.
+    /// From the first connection to the rename.
     pub elapsed: Duration,
     /// Connections that read.
     pub jobs: usize,
-    /// What is worth knowing, a sentence each.
+    /// Notes, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -152,7 +152,7 @@ impl Summary {
 /// Exports. `progress` is called in this thread; once `cancel` is set it ends soon and leaves nothing.
 ///
 /// # Errors
-/// What the server said, a value that has no place in Arrow, a file that cannot be written.
+/// An error of the server, a value that Arrow does not have, a file that cannot be written.
 pub fn run(args: &ExportArgs, cancel: &AtomicBool, progress: &dyn Fn(Progress)) -> Result<Summary> {
     let start = Instant::now();
     let server = dsn::resolve(&args.dsn, &|name| std::env::var(name).ok())?;
@@ -220,7 +220,7 @@ impl Export<'_> {
         written.map_err(|error| self.order.failure().unwrap_or(error))
     }
 
-    /// A reader: parts until none is left.
+    /// A reader: reads parts until none is left.
     fn read_parts(&self) -> Result<()> {
         let stop = self.order.stop_flag();
         let session = Session::connect(self.server, stop)?;
@@ -269,7 +269,7 @@ impl Export<'_> {
         })
     }
 
-    /// The writer: what readers bring, in order.
+    /// The writer: writes the readers' batches in order.
     fn write(
         &self,
         mut output: Output<'_>,

@@ -1,4 +1,4 @@
-//! Digits of numerics that nobody has declared.
+//! Digits of numerics without a declaration.
 
 use std::sync::atomic::AtomicBool;
 
@@ -8,7 +8,7 @@ use crate::error::{PgError, Result};
 use crate::session::Session;
 
 impl Source {
-    /// Gives numerics without declared digits those that their values need; which columns these were.
+    /// Sets the digits of undeclared numerics by their values; returns these columns.
     pub fn measure_numerics(
         &mut self,
         session: &Session,

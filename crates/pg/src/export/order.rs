@@ -1,8 +1,9 @@
-//! Parts are read by several at once and written in their order, within a bound of memory.
+//! Several readers read parts in parallel, and a writer writes them in order, within a bound of
+//! memory.
 //!
-//! A reader claims the next part and puts its batches; the writer takes the batches of the first part
-//! that is not finished. Batches of later parts wait, and their readers with them once the bound is
-//! reached; who reads the writer's own part is held back by the writer alone, so somebody always moves.
+//! A reader claims the next part and delivers its batches; the writer takes the batches of the first
+//! unfinished part. Batches of later parts wait, and so do their readers once the bound is reached. The
+//! reader of the writer's own part is only limited by the writer, so there is always progress.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +14,19 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::PgError;
 
-/// How soon a waiting thread sees that somebody asks to stop.
+/// How soon a waiting thread notices cancellation.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
 
 /// Batches of the writer's own part that may wait for it.
 const AHEAD: usize = 2;
 
-/// What readers and the writer share.
+/// The shared state of readers and writer.
 pub(super) struct Order<'a> {
     parts: usize,
     limit_bytes: usize,
-    /// Somebody asks to stop.
+    /// Cancellation.
     cancel: &'a AtomicBool,
-    /// Also true once somebody has failed.
+    /// Also true after a failure.
     stopped: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -48,7 +49,7 @@ struct Part {
     is_read: bool,
 }
 
-/// What the writer gets.
+/// The writer's input.
 pub(super) enum Taken {
     /// Rows, in order.
     Batch(RecordBatch),
@@ -57,7 +58,7 @@ pub(super) enum Taken {
 }
 
 impl<'a> Order<'a> {
-    /// For so many parts, and so many bytes waiting.
+    /// For this many parts, and this many waiting bytes.
     pub fn new(parts: usize, limit_bytes: usize, cancel: &'a AtomicBool) -> Order<'a> {
         Order {
             parts,
@@ -80,7 +81,7 @@ impl<'a> Order<'a> {
         Some(part)
     }
 
-    /// Hands a batch of a part over, once there is room.
+    /// Delivers a batch of a part, once there is room.
     pub fn put(&self, part: usize, batch: RecordBatch) -> Result<(), PgError> {
         let bytes = batch.get_array_memory_size();
         let mut state = self.state.lock();
@@ -96,13 +97,13 @@ impl<'a> Order<'a> {
         Ok(())
     }
 
-    /// All batches of a part have been put.
+    /// All batches of a part were delivered.
     pub fn end(&self, part: usize) {
         self.state.lock().waiting.entry(part).or_default().is_read = true;
         self.changed.notify_all();
     }
 
-    /// The next batch in order; `None` after the last, or if all is stopped.
+    /// The next batch in order; `None` after the last, or if everything is stopped.
     pub fn take(&self) -> Option<Taken> {
         let mut state = self.state.lock();
         loop {
@@ -126,20 +127,20 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Everybody ends; the first failure is the one to report.
+    /// Stops everything; the first failure is reported.
     pub fn fail(&self, error: PgError) {
         self.state.lock().failure.get_or_insert(error);
         self.stopped.store(true, Ordering::Relaxed);
         self.changed.notify_all();
     }
 
-    /// Why all was stopped, if it was.
+    /// Why everything was stopped, if it was.
     pub fn failure(&self) -> Option<PgError> {
         let failure = self.state.lock().failure.clone();
         failure.or_else(|| self.is_stopped().then(PgError::cancelled))
     }
 
-    /// Becomes true when readers must end; for those who wait elsewhere.
+    /// Becomes true when readers must end; for threads that wait elsewhere.
     pub fn stop_flag(&self) -> &AtomicBool {
         // Somebody's wish becomes everybody's here, so that one flag is enough.
         self.is_stopped();

@@ -1,7 +1,7 @@
-//! Where rows go: a file, or files of a bounded size in a folder.
+//! The destination of rows: a file, or files of a bounded size in a folder.
 //!
 //! Either appears under its name when all of it is on disk. Until then it is a hidden temporary beside it,
-//! which goes away with whoever writes it.
+//! which is removed with its writer.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -16,24 +16,24 @@ use tempfile::TempDir;
 
 use crate::error::{PgError, Result};
 
-/// A record batch is ended when it has so much, whatever its rows: memory follows from it, and
-/// offsets of texts stay within 32 bits.
+/// A record batch ends at this size, whatever its rows: this bounds memory, and offsets of texts
+/// stay within 32 bits.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
-/// The end of every file's name.
+/// The suffix of every file.
 const ENDING: &str = "arrow";
 
-/// What is to be there in the end.
+/// The final output.
 #[derive(Debug)]
 pub(super) struct Target {
     pub path: PathBuf,
-    /// The size of a file after which the next one is begun; `None`: one file, and no folder.
+    /// The size of a file at which the next one begins; `None`: one file, and no folder.
     file_bytes: Option<u64>,
 }
 
 impl Target {
-    /// What `out` names: itself, or if it is a folder what has the table's name in it. What is there
-    /// already is replaced only if that is `forced`.
+    /// The target of `out`: itself, or for a folder a file with the table's name in it. Existing
+    /// files are replaced only if `forced`.
     pub fn new(out: &Path, table: &str, file_bytes: Option<u64>, forced: bool) -> Result<Target> {
         let path = match out.is_dir() || out.as_os_str().as_encoded_bytes().ends_with(b"/") {
             true => within(out, table, file_bytes.is_some())?,
@@ -63,7 +63,7 @@ impl Target {
     }
 }
 
-/// What has a table's name in a folder.
+/// The path of a table's name in a folder.
 fn within(folder: &Path, table: &str, is_folder: bool) -> Result<PathBuf> {
     let ending = if is_folder { String::new() } else { format!(".{ENDING}") };
     let named = |cause: String| {
@@ -90,7 +90,7 @@ fn holds_only_arrow(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(is_arrow)))
 }
 
-/// A folder that whoever may read the file's folder may read, beside a path.
+/// A folder beside a path, with the read permissions of the path's folder.
 fn hidden_beside(path: &Path) -> Result<TempDir> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     tempfile::Builder::new()
@@ -116,17 +116,17 @@ fn failed(path: &Path, error: &std::io::Error) -> PgError {
     PgError::new(format!("{} cannot be written: {error}", path.display()))
 }
 
-/// What is being written.
+/// The output being written.
 pub(super) struct Output<'a> {
     target: &'a Target,
     schema: Arc<Schema>,
     writer: ArrowWriter,
-    /// Where files are until all are there.
+    /// The location of files until all are complete.
     folder: Option<TempDir>,
-    /// What the files before the writer's hold.
+    /// Totals of the files before the writer's.
     ended: WriterSummary,
     files: u64,
-    /// What waits in the writer for the end of its record batch.
+    /// Rows in the writer that wait for the end of their record batch.
     batch_bytes: usize,
 }
 
@@ -159,7 +159,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// All rows are there: what was done, and in how many files.
+    /// All rows are complete: returns the totals and the number of files.
     pub fn finish(mut self) -> Result<(WriterSummary, u64)> {
         self.ended = sum(self.ended, self.writer.finish().map_err(PgError::new)?);
         if let Some(folder) = self.folder {
@@ -192,7 +192,7 @@ fn sum(a: WriterSummary, b: WriterSummary) -> WriterSummary {
     }
 }
 
-/// Gives a folder its name; what had it before goes away, or comes back if that fails.
+/// Renames a folder; the previous one is removed, or restored if that fails.
 fn commit(folder: TempDir, path: &Path) -> std::io::Result<()> {
     let aside = match path.exists() {
         true => Some(tempfile::Builder::new().prefix(".replaced.").tempdir_in(parent(path))?),

@@ -1,4 +1,4 @@
-//! Tables as they lie in the server, cut into parts that can be read one beside the other.
+//! Tables in the server, cut into parts for parallel reading.
 //!
 //! A table is cut by ctid: each part is a range of blocks, which the server reads with a TID range
 //! scan. A partitioned or inherited table is cut leaf by leaf. Everything else is one part: a query, a
@@ -10,13 +10,13 @@ use tokio_postgres::Row;
 use super::columns::Column;
 use super::source::{Part, select};
 
-/// Bytes of a part as the server stores them, TOASTed values included.
+/// Stored bytes of a part, including TOASTed values.
 const PART_BYTES: u64 = 16 << 20;
 
 /// The first version with TID range scans.
 const TID_RANGE_SCANS: i32 = 140_000;
 
-/// A table that has rows, or might have them: a leaf of what is exported.
+/// A table that has rows, or might have them: a leaf of the exported table.
 pub(super) struct Relation {
     name: String,
     /// Whether it is the table itself.
@@ -26,7 +26,7 @@ pub(super) struct Relation {
     may_read: bool,
     has_row_security: bool,
     heap_bytes: u64,
-    /// With TOASTed values, and all else but indexes.
+    /// With TOASTed values, and everything else but indexes.
     pub all_bytes: u64,
 }
 
@@ -57,7 +57,7 @@ impl Relation {
     }
 }
 
-/// The leaves of the table $1, itself first if it has rows of its own.
+/// The leaves of the table $1, itself first if it has its own rows.
 pub(super) fn leaves() -> String {
     format!(
         "with recursive tree as (select $1::oid as oid union
@@ -114,8 +114,8 @@ fn parts_of(leaf: &Relation, columns: &[Column], block_bytes: u64) -> Vec<Part> 
     ranges(leaf, block_bytes).map(part).collect()
 }
 
-/// Ranges of blocks: the first, the one after the last, and about how many bytes they are. The last one is open:
-/// what was appended since is not visible.
+/// Ranges of blocks: the first, the one after the last, and their approximate bytes. The last one is open:
+/// blocks appended since are not visible.
 fn ranges(
     leaf: &Relation,
     block_bytes: u64,

@@ -1,4 +1,4 @@
-//! What is exported: columns, and the statements whose rows are theirs.
+//! The exported data: columns, and the statements that return their rows.
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,22 +9,22 @@ use super::relation::{self, Relation};
 use crate::error::{PgError, Result};
 use crate::session::Session;
 
-/// Fewer distinct values make a column one to keep as a dictionary.
+/// A column with fewer distinct values should be a dictionary.
 const DICTIONARY_VALUES_MAX: f32 = 10_000.0;
 
-/// From version 18 on rows of old may have NULLs where NOT NULL is declared and not yet checked.
+/// From version 18 on old rows may have NULLs where NOT NULL is declared and not yet validated.
 const NOT_NULL: &str = "select attname::text from pg_catalog.pg_attribute
     where attrelid = $1 and attnotnull and attnum > 0 and not exists (select from pg_catalog.pg_constraint
         where conrelid = $1 and contype = 'n' and not convalidated and attnum = any (conkey))";
 
-/// One statement's worth of rows.
+/// The rows of one statement.
 #[derive(Debug)]
 pub(super) struct Part {
     /// The query.
     pub sql: String,
     /// For messages.
     pub place: String,
-    /// Bytes in the server; 0 if nobody knows.
+    /// Server bytes; 0 if unknown.
     pub bytes: u64,
 }
 
@@ -35,16 +35,16 @@ pub(super) struct Source {
     pub own_name: String,
     pub columns: Vec<Column>,
     pub parts: Vec<Part>,
-    /// Why it is one part, where it could have been several.
+    /// Why it is one part, where several would have been possible.
     pub whole_because: Option<&'static str>,
     /// Text columns of few values that are not dictionaries.
     pub could_be_dictionaries: Vec<String>,
-    /// What stands after FROM to have all rows.
+    /// The text after FROM for all rows.
     pub from: String,
 }
 
 impl Source {
-    /// A table, by the name that a query would give it. The session has begun its transaction.
+    /// A table, by its name in a query. The session has begun its transaction.
     pub fn table(
         session: &Session,
         name: &str,
@@ -149,7 +149,7 @@ impl Source {
         Ok(())
     }
 
-    /// Two columns of one name would be one column for whoever reads the file.
+    /// Duplicate names would be one column for readers of the file.
     pub fn check_names(&self) -> Result<()> {
         for (index, column) in self.columns.iter().enumerate() {
             if self.columns[..index].iter().any(|other| other.name == column.name) {
@@ -163,7 +163,7 @@ impl Source {
         Ok(())
     }
 
-    /// Bytes in the server of all parts.
+    /// Server bytes of all parts.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
     }
@@ -185,7 +185,7 @@ fn declare_not_null(columns: &mut [Column], names: &[Row]) {
     }
 }
 
-/// Text columns that hold few distinct values, as ANALYZE saw them.
+/// Text columns with few distinct values, according to ANALYZE.
 fn few_values(session: &Session, oid: u32, cancel: &AtomicBool) -> Result<Vec<String>> {
     let rows = session.query(
         cancel,

@@ -1,4 +1,4 @@
-//! Values as the server sends them in binary, into Arrow builders.
+//! Values in the server's binary format, into Arrow builders.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use arrow_array::types::{
 
 use super::columns::{Column, Values};
 
-/// Days from 1970-01-01 to 2000-01-01, from which the server counts.
+/// Days from 1970-01-01 to 2000-01-01, the server's epoch.
 const EPOCH_DAYS: i32 = 10_957;
 const DAY_MICROSECONDS: i64 = 86_400_000_000;
 
@@ -35,7 +35,7 @@ pub(super) trait Builder: Send {
     fn append(&mut self, sent: &[u8]) -> Read<()>;
     /// A NULL.
     fn append_null(&mut self);
-    /// What was collected; the builder starts anew.
+    /// The collected values; the builder is then empty.
     fn finish(&mut self) -> ArrayRef;
 }
 
@@ -235,7 +235,8 @@ const NUMERIC_NEGATIVE: u16 = 0x4000;
 const NUMERIC_NAN: u16 = 0xc000;
 const NUMERIC_INFINITE: [u16; 2] = [0xd000, 0xf000];
 
-/// A numeric, sent as: digits of base 10000, weight of the first, sign, digits behind the point.
+/// A numeric in the binary format: digits of base 10000, weight of the first, sign, digits after
+/// the point.
 fn numeric(sent: &[u8], precision: u8, scale: i8) -> Read<i128> {
     let (head, digits) =
         sent.split_at_checked(8).ok_or_else(|| unfit("a numeric cut short", ""))?;
@@ -262,7 +263,8 @@ fn numeric(sent: &[u8], precision: u8, scale: i8) -> Read<i128> {
     Ok(if sign == NUMERIC_NEGATIVE { -value } else { value })
 }
 
-/// Digits of base 10000 as a multiple of 10^-scale; `None` if it is none, or does not fit.
+/// Digits of base 10000 as a multiple of 10^-scale; `None` if it is not a multiple, or does not
+/// fit.
 fn unscaled(digits: &[u8], weight: i32, scale: i32) -> Option<i128> {
     let mut value = 0_i128;
     // Power of ten of the last digit, in units of the result.

@@ -4,6 +4,8 @@
 //! checked for each row) and for guessing selectivities. Leaving an overflow check out needs
 //! more: a file with false statistics must not turn into a wrong sum. These bounds follow from
 //! types, constants and from builds, whose rows we have seen.
+//!
+//! Statistics also prune: a file with false ones loses rows, which cannot be checked without reading what is skipped.
 
 use headrace_ir::ValueRange;
 

@@ -1,4 +1,7 @@
 //! Chains of rows of one key, and the ways to the first row of each.
+//!
+//! There are three ways to the first row of a key: by address where integers lie close together, duplicates or not;
+//! by a hash of the integer; by a hash of the key's bytes.
 
 use std::ops::Range;
 

@@ -1,4 +1,7 @@
 //! Comparison kernels.
+//!
+//! Empty texts are compared by length first: an empty text may have no address, and the C library compares zero
+//! bytes at no address two hundred times slower than lengths are compared (`is_same_text`).
 
 use std::cmp::Ordering;
 

@@ -3,6 +3,10 @@
 //!
 //! A worker's chunks come in any order, and a group's rows may be at the end of one and at the beginning of another. So the
 //! groups are *runs*, whose ranges of values do not meet; a batch goes on with one, or begins one between others.
+//!
+//! A worker's table begins without slots. The first batch that breaks the order gives all groups their slots and
+//! the table becomes an ordinary hash table. Ordered tables are merged by ranges of the key. No statistics are
+//! believed.
 
 use crate::build::integers;
 use crate::cpu::group_keys::{KeyLayout, KeyRows};

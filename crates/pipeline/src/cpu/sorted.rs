@@ -3,6 +3,10 @@
 //! A row that does not come before the last of those that are wanted is dropped before its other columns are
 //! read, so that soon most rows cost no more than their order's keys. Where the first of these is a column of the table and
 //! nothing can fail, that is asked before any other step.
+//!
+//! This pre-filter uses the first key alone, and only where nothing can fail, because which rows fail must not
+//! depend on which chunk came first. Workers share the last wanted key (`format::FirstBy`). The feed delivers
+//! batches best first by it and leaves out those that statistics place behind it.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;

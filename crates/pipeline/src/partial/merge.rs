@@ -1,4 +1,7 @@
 //! From tables and partial states of groups to what comes out: partition by partition.
+//!
+//! Hash tables of many workers are merged in place: each table's groups are put in the order of hash partitions,
+//! and each partition is gathered from all tables. Only what does not fit is encoded and spilled.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

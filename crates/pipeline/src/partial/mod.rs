@@ -15,6 +15,8 @@
 //! partitions are merged at the same time, or one after the other when memory is short.
 //!
 //! Batches that do not fit memory wait in [`headrace_spill::Partitions`].
+//!
+//! Totals have 192 bits. A worker whose table is full flushes its groups and goes on.
 
 pub(crate) mod codec;
 pub(crate) mod hash;

@@ -1,4 +1,9 @@
 //! Of finished groups the first by output columns, before anything else is made of the others.
+//!
+//! Each portion of merged groups keeps its first ones (`AggregateOutput::First`), column by column of the order,
+//! and looks at the next column for ties alone; the planner's sort above does the rest. All ties are kept where the
+//! order goes on by something that is no column, by codes, or after a float, whose zeros are equal here but not in
+//! the planner's sort. Whether a total fits its type is still checked for all groups, unless its bounds prove it.
 
 use std::cmp::Ordering;
 

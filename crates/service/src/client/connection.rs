@@ -1,4 +1,4 @@
-//! The way to the service: the one that runs, or one that is started.
+//! The connection to the service: a running one, or one that is started.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -13,16 +13,16 @@ use crate::devices::Devices;
 use crate::protocol::{self, Ask, Frame, Hello, ProtocolError, Reply};
 use crate::{SOCKET_NAME, check_peer};
 
-/// How long the service may take to say who it is, as a rule: it has a thread for that alone.
+/// How long the service normally may take to identify itself: it has a thread for that alone.
 pub const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a service that somebody else has started may take until it listens.
+/// How long a service that another session has started may take until it listens.
 const LISTEN_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How often it is started: others may end it meanwhile.
 const STARTS_MAX: usize = 3;
 
-/// A connection on which nothing was asked yet.
+/// A connection without requests so far.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) socket: UnixStream,
@@ -30,19 +30,20 @@ pub struct Connection {
     pub service: Hello,
 }
 
-/// Whether the service is there.
+/// Whether the service is running.
 enum Found {
     There(Connection),
-    /// Nobody listens.
+    /// Nothing listens.
     Nobody(String),
 }
 
 impl Connection {
-    /// Connects to the service of a data directory, which is the working directory as a rule: the
-    /// address has room for 108 bytes. `patience`: how long the service may take to say who it is.
+    /// Connects to the service of a data directory, normally the working directory, because the
+    /// address has room for 108 bytes. `patience`: how long the service may take to identify
+    /// itself.
     ///
     /// # Errors
-    /// It is not there, does not answer, or does not want this client.
+    /// It is not running, does not answer, or rejects this client.
     pub fn open(data: &Path, patience: Duration, token: &CancelToken) -> Result<Self, Failure> {
         match find(data, patience, token)? {
             Found::There(connection) => Ok(connection),
@@ -53,7 +54,7 @@ impl Connection {
     /// Connects to the service, and starts it if it does not run.
     ///
     /// # Errors
-    /// It cannot be started, or does not want this client.
+    /// It cannot be started, or rejects this client.
     pub fn open_or_start(data: &Path, start: &Start, token: &CancelToken) -> Result<Self, Failure> {
         let mut failure = Failure::lost("it was not tried");
         for _ in 0..STARTS_MAX {
@@ -80,7 +81,7 @@ impl Connection {
         Err(failure)
     }
 
-    /// What GPUs there are.
+    /// The available GPUs.
     ///
     /// # Errors
     /// The service is gone.

@@ -1,4 +1,4 @@
-//! A session's side.
+//! The session's side.
 
 mod connection;
 mod run;
@@ -18,14 +18,14 @@ pub use connection::{Connection, HELLO_PATIENCE};
 pub use run::{Owner, RowSender, run};
 pub use start::{Failed, Start};
 
-/// How often one who waits looks whether that is still wanted.
+/// How often a waiting thread checks whether the answer is still wanted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Why a run has no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What the run itself failed by; `None`: there was no service, or it is gone.
+    /// The failure of the run itself; `None`: there was no service, or it is gone.
     pub class: Option<ErrorClass>,
     /// In words.
     pub message: String,
@@ -36,7 +36,7 @@ impl Failure {
         Self { class: None, message: message.into() }
     }
 
-    /// Whether another processor may have an answer: the failure is not one of the rows.
+    /// Whether another processor may succeed: the failure does not lie in the rows.
     pub fn is_of_the_place(&self) -> bool {
         use ErrorClass::{Cast, DivisionByZero, Overflow, Parameter};
         !matches!(self.class, Some(Overflow | DivisionByZero | Cast | Parameter))
@@ -49,7 +49,7 @@ impl From<ProtocolError> for Failure {
     }
 }
 
-/// Reads as long as that is wanted.
+/// Reads while the answer is wanted.
 struct Wanted<'a> {
     socket: &'a UnixStream,
     token: &'a CancelToken,
@@ -76,7 +76,7 @@ impl Read for Wanted<'_> {
     }
 }
 
-/// An answer that must not come here.
+/// An unexpected reply.
 fn surprised(frame: Option<Frame<Reply>>) -> Failure {
     match frame {
         None => Failure::lost("the service ended"),

@@ -1,4 +1,4 @@
-//! A run: what it is given, and what is said while it is under way.
+//! A run: its inputs, and its messages.
 
 use std::io::{BufReader, Read, Write};
 use std::net::Shutdown;
@@ -15,32 +15,33 @@ use super::{Failure, Wanted, surprised};
 use crate::outbox::{Body, Outbox};
 use crate::protocol::{self, Ask, Finished, Frame, ProtocolError, Reply, Run, WINDOW_BATCHES};
 
-/// What is read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Rows of a message with a child's rows.
+/// Rows in a message of batches.
 const BATCH_ROWS: usize = 64 << 10;
 
-/// Blocks of one question: far more than a chunk has.
+/// Maximum blocks in one question: far more than a chunk has.
 const BLOCKS_ASKED_MAX: u32 = 1 << 24;
 
-/// Whoever owns the heaps' blocks. Each call is answered at once.
+/// The owner of the heaps' blocks. Each call returns at once.
 pub trait Owner: Sync {
-    /// Which of so many consecutive blocks from `first` on are still what they were when they were listed.
+    /// Which of these consecutive blocks from `first` on are unchanged since they were listed.
     fn hold(&self, first: Block, blocks: usize) -> Vec<bool>;
 
-    /// This block must be read by the owner.
+    /// The owner must read this block.
     fn reroute(&self, block: Block, why: String);
 
-    /// So many more of the listed blocks are done.
+    /// This many more listed blocks are done.
     fn done(&self, blocks: u32);
 }
 
-/// The way of the owner's rows to the service. What is given before there is a connection waits.
+/// The channel of the owner's rows to the service. Rows that are given before there is a connection
+/// wait.
 #[derive(Debug, Default)]
 pub struct RowSender {
     outbox: Outbox<Ask>,
-    /// Batches that were given and not taken by the run.
+    /// Batches that were given and not yet taken by the run.
     waiting: Mutex<usize>,
     taken: Condvar,
 }
@@ -50,8 +51,8 @@ impl RowSender {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a batch over; gives it back if there is no room for it within so long. Where nobody
-    /// wants it any more it is dropped, since the run is over then, which is told elsewhere.
+    /// Hands over a batch; returns it if there is no room within this time. A batch that is no
+    /// longer wanted is dropped, since the run is over then, which is reported elsewhere.
     ///
     /// # Errors
     /// The batch.
@@ -69,7 +70,7 @@ impl RowSender {
         Ok(())
     }
 
-    /// There are no more.
+    /// There are no more rows.
     pub fn finish(&self) {
         self.outbox.push_bulk(Ask::EndOfRows, Body::NONE);
     }
@@ -89,11 +90,11 @@ impl RowSender {
     }
 }
 
-/// Has a program run, on the calling thread and one that writes. Batches of the answer go to `emit`, which
-/// says whether more are wanted.
+/// Runs a program with the calling thread and a writing one. Batches of the answer go to `emit`, which
+/// says whether to continue.
 ///
 /// # Errors
-/// [`Failure`]: what was emitted is not the answer.
+/// [`Failure`]: the emitted rows are not the answer.
 pub fn run(
     connection: Connection,
     run: Run,
@@ -128,8 +129,8 @@ pub fn run(
     })
 }
 
-/// Ends the writer when the reader ends, by a panic of the owner too: it may wait for messages, or for a
-/// service that does not read any more.
+/// Ends the writer when the reader ends, also by a panic of the owner: the writer may wait for messages,
+/// or for a service that no longer reads.
 struct Over<'a> {
     rows: &'a RowSender,
     socket: &'a UnixStream,
@@ -142,7 +143,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// What comes before rows.
+/// The messages before the rows.
 fn ask(
     mut socket: &UnixStream,
     mut run: Run,
@@ -163,7 +164,7 @@ fn ask(
     Ok(())
 }
 
-/// A batch in pieces that a message may have.
+/// A batch in pieces that fit a message.
 fn parts(batch: &RecordBatch) -> Vec<RecordBatch> {
     let rows = batch.num_rows();
     let firsts = (0..rows.max(1)).step_by(BATCH_ROWS);

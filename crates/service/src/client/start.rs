@@ -1,4 +1,4 @@
-//! How the service comes to run.
+//! Starting the service.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -10,10 +10,10 @@ use headrace_flow::CancelToken;
 
 use super::Failure;
 
-/// How long it may take to start.
+/// How long the start may take.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How the service is started.
+/// How to start the service.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// The program.
@@ -54,7 +54,7 @@ pub(super) fn start_service(
     }
 }
 
-/// Whether the process that was started ended with success.
+/// Whether the started process ended with success.
 fn wait(child: &mut Child, token: &CancelToken) -> Result<bool, String> {
     let started = Instant::now();
     loop {
@@ -73,7 +73,7 @@ fn wait(child: &mut Child, token: &CancelToken) -> Result<bool, String> {
     }
 }
 
-/// A start that failed, remembered for a while: the next one would fail, too, and take its time.
+/// A failed start, remembered for a while: the next one would fail too, and take time.
 #[derive(Debug)]
 pub struct Failed(Option<(Instant, Failure)>);
 
@@ -84,12 +84,12 @@ impl Failed {
     /// How long a failure is remembered.
     pub const MEMORY: Duration = Duration::from_secs(10);
 
-    /// The failure, if it was not long ago.
+    /// The failure, if it is recent.
     pub fn recent(&self) -> Option<&Failure> {
         self.0.as_ref().filter(|(at, _)| at.elapsed() < Self::MEMORY).map(|(_, failure)| failure)
     }
 
-    /// Takes note of one.
+    /// Records a failure.
     pub fn note(&mut self, failure: Failure) {
         self.0 = Some((Instant::now(), failure));
     }

@@ -1,4 +1,4 @@
-//! Frames that are cut, too long, or not frames at all.
+//! Frames that are truncated, too long, or not frames at all.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! The 105 columns: name, type, and how a value comes from its row.
+//! The 105 columns: name, type, and how a value is computed from its row.
 
 use super::{
     hit::{Address, Hit, Own, Source},
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::columns::TextBuilder;
 
-/// A column's type and values. What is given are the row and the column's own draws.
+/// A column's type and values. The functions get the row and the column's own draws.
 pub(super) enum Values {
     Int16(fn(&Hit<'_>, Own) -> i16),
     Int32(fn(&Hit<'_>, Own) -> i32),
@@ -17,13 +17,13 @@ pub(super) enum Values {
     Date(fn(&Hit<'_>, Own) -> i32),
     /// One of a list of at most 100 texts.
     Word(&'static [&'static str], fn(&Hit<'_>, Own) -> usize),
-    /// Text that hardly repeats, appended, of about so many bytes.
+    /// Text with few repetitions, appended, of about this many bytes.
     Text(usize, fn(&Hit<'_>, Own, &mut TextBuilder)),
 }
 
 use Values::{Date, Int16, Int32, Int64, Text, Time, Word};
 
-/// Number of a maker, and the model. The first is none.
+/// Number of a manufacturer, and the model. The first is none.
 const PHONES: [(i16, &str); 24] = [
     (0, ""),
     (1, "iPad"),
@@ -91,7 +91,7 @@ fn zone(hit: &Hit<'_>) -> i16 {
     ZONES[hit.region() as usize % 16 * ZONES.len() / 32]
 }
 
-/// The word 0 for all but one row of so many.
+/// The word 0 except in one of this many rows.
 fn seldom(own: Own, rows: u32, words: &[&str]) -> usize {
     let mut digits = crate::random::Digits::new(own.row);
     match digits.below(rows) {
@@ -232,7 +232,7 @@ fn advertiser(hit: &Hit<'_>, own: Own) -> i16 {
     }
 }
 
-/// A window's size from the screen's, without what lies around it; a few are unknown.
+/// A window's size from the screen's, without borders; a few are unknown.
 fn window(screen: i16, own: Own, around: [i16; 4]) -> i16 {
     match own.below(64) {
         0 | 1 => 0,

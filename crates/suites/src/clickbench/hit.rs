@@ -1,7 +1,7 @@
-//! What a hit is made of: who, where, whence and when.
+//! The data of a hit: user, page, referrer and time.
 //!
 //! A value is drawn from the row, from the row's user, or from its page, so that rows of one user
-//! agree on where he lives and what he browses with, and rows of one page on its title.
+//! agree on location and browser, and rows of one page on its title.
 
 use crate::random::{Digits, Purpose, Stream, skewed, steep};
 
@@ -9,11 +9,11 @@ use crate::random::{Digits, Purpose, Stream, skewed, steep};
 pub(super) const FIRST_DAY: u64 = 15_887;
 const DAY_S: u64 = 86_400;
 const MONTH_S: u64 = 31 * DAY_S;
-/// Hits arrive in order of time, but for so many seconds.
+/// Hits arrive in time order, except within this many seconds.
 const DISORDER_S: u64 = 600;
 
-/// Positions of a stream that one row or one user has: a column's own draw lies at the column's
-/// number, what several columns share above them.
+/// Positions in a stream for one row or one user: a column's own draw is at the column's number,
+/// draws shared by several columns above them.
 const DRAWS: u64 = 128;
 
 /// Draws that several columns of a row share.
@@ -34,13 +34,13 @@ enum Shared {
     Screen = 117,
 }
 
-/// Sites that are counted.
+/// The number of sites.
 pub(super) const SITES: u64 = 1_000;
 /// The most frequent site's CounterID.
 const COUNTER_OF_FIRST_SITE: i32 = 62;
-/// Regions that users live in; a prime, so that multiples of another number are all different.
+/// Regions of users; a prime, so that multiples of another number are all different.
 const REGIONS: u64 = 5_009;
-/// The user of this number has the identifier that a query asks for.
+/// The number of the user with the identifier that a query asks for.
 const KNOWN_USER: u64 = 7;
 const KNOWN_USER_ID: i64 = 435_090_932_899_640_449;
 /// Hashes that queries ask for: those of the first site's first two pages.
@@ -68,12 +68,12 @@ const SCREENS: [(i16, i16); 16] = [
 const MOBILE_SCREENS: [(i16, i16); 5] =
     [(320, 480), (768, 1024), (480, 800), (360, 640), (240, 320)];
 
-/// How many users, pages and phrases there are, and the draws.
+/// The numbers of users, pages and phrases, and the draws.
 #[derive(Debug)]
 pub(super) struct Model {
     rows: u64,
     users: u64,
-    /// Of each site.
+    /// Per site.
     pages: u64,
     phrases: u64,
     draws: Stream,
@@ -82,19 +82,19 @@ pub(super) struct Model {
     words: Stream,
 }
 
-/// A page of a site, both counted from 0 by how frequent they are; page 0 is the front page.
+/// A page of a site, both counted from 0 by frequency; page 0 is the front page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) site: u32,
     pub(super) number: u32,
 }
 
-/// What URL or Referer is.
+/// The kind of a URL or Referer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Address {
     None,
     Page(Page),
-    /// A search engine's answer to a phrase.
+    /// A search engine's result page for a phrase.
     Search {
         engine: i16,
         phrase: u32,
@@ -229,7 +229,7 @@ impl Hit<'_> {
         (229 + place * 1_741) as i32 % REGIONS as i32
     }
 
-    /// One hit in eight comes from where the user is seldom.
+    /// One hit in eight comes from an unusual place of its user.
     pub(super) fn ip(&self) -> i32 {
         let seldom = self.draw(Shared::Ip) >> 61 == 0;
         let what = if seldom { Shared::OtherIp } else { Shared::Ip };
@@ -238,7 +238,7 @@ impl Hit<'_> {
         (i64::from(below) + i64::from(i32::MIN) + 4) as i32
     }
 
-    /// Which phone of a list the user has; 0 is none.
+    /// The user's phone in a list; 0 is none.
     pub(super) fn phone(&self, phones: usize) -> usize {
         let draw = self.user_draw(Shared::Device);
         if draw >> 60 > 0 { 0 } else { 1 + skewed(draw << 4, phones as u64 - 1) as usize }
@@ -259,7 +259,7 @@ impl Hit<'_> {
         }
     }
 
-    /// The phrase that was searched for, where it is known.
+    /// The searched phrase, if known.
     pub(super) fn phrase(&self) -> Option<u32> {
         let draw = self.draw(Shared::Phrase);
         let is_known = self.source == Source::Search && draw & 15 > 0;
@@ -324,12 +324,12 @@ impl Own {
         Digits::new(self.row).below(n) as i32
     }
 
-    /// A number in 0..n, small ones frequent.
+    /// A number in 0..n, small ones are frequent.
     pub(super) fn skewed(self, n: u32) -> i32 {
         steep(self.row, n.into()) as i32
     }
 
-    /// Whether this is one of so many rows.
+    /// Whether this is one of this many rows.
     pub(super) fn one_in(self, n: u32) -> bool {
         self.below(n) == 0
     }
@@ -339,7 +339,7 @@ impl Own {
         skewed(self.user, n.into()) as i32
     }
 
-    /// Whether the user is one of so many.
+    /// Whether the user is one of this many.
     pub(super) fn one_user_in(self, n: u32) -> bool {
         Digits::new(self.user).below(n) == 0
     }

@@ -1,16 +1,16 @@
 //! ClickBench: one wide table of a web analytics service's hits, and 43 queries.
 //!
 //! Source: the benchmark of that name (<https://github.com/ClickHouse/ClickBench>): the names and types of its
-//! columns and what its queries ask. Its data, 100 million rows of a real service, are not used: the
-//! rows here are drawn, of any number, and of like shape where a query looks. Figures measured with
-//! them are no ClickBench results.
+//! columns, and its queries. Its data, 100 million rows of a real service, are not used: the rows here are
+//! random, of any number, with similar distributions where queries depend on them. Figures measured with them
+//! are not ClickBench results.
 //!
-//! A value depends on the scale, the seed, its column and its row, its row's user, or its row's page,
-//! and on nothing else, so threads, batches and files do not change the data.
+//! A value depends only on the scale, the seed, its column and its row, its row's user, or its row's
+//! page, so threads, batches and files do not change the data.
 //!
 //! # Table
 //!
-//! `hits` has round(1,000,000·S) rows. Nothing is NULL. Rows come in order of time, but for ten
+//! `hits` has round(1,000,000·S) rows. Nothing is NULL. Rows are in time order, except within ten
 //! minutes.
 //!
 //! # Columns
@@ -23,7 +23,7 @@
 //! | TEXT, VARCHAR, CHAR of a short list | Dictionary(Int8, Utf8) |
 //! | other TEXT: Title, URL, Referer, OriginalURL, SearchPhrase, Params, SocialSourcePage, ParamOrderID | Utf8 |
 //!
-//! What queries look at, N being the number of rows:
+//! The columns that queries use, with N as the number of rows:
 //!
 //! | column | values |
 //! |---|---|

@@ -1,12 +1,12 @@
 //! The 43 queries, numbered from 0 as the benchmark's authors do, each in a file of its own.
 //!
-//! They ask what the published ones ask, with three changes, so that there is one answer, and one
-//! with rows, at any scale:
+//! They ask what the published ones ask, with three changes, so that there is one non-empty answer
+//! at any scale:
 //!
-//! - Every order is whole: after the published one come the columns that tell ties apart. Query 17,
-//!   whose published text leaves any ten groups, is ordered by its groups.
-//! - Groups that are kept for their size (queries 27 and 28) have more than 100 rows, not 100,000.
-//! - What is skipped before the first rows (queries 38 to 42) are 10 rows, not 100 to 10,000.
+//! - Every order is total: tie-breaking columns follow the published ones. Query 17, whose
+//!   published text leaves any ten groups, is ordered by its groups.
+//! - Groups that are selected by size (queries 27 and 28) have more than 100 rows, not 100,000.
+//! - The offset of queries 38 to 42 is 10 rows, not 100 to 10,000.
 
 use crate::Query;
 
@@ -57,7 +57,7 @@ pub static QUERIES: [Query; 43] = [
     query("42", include_str!("queries/42.sql")),
 ];
 
-/// Orders are whole, so that a LIMIT leaves the same rows whoever runs it.
+/// Orders are total, so that a LIMIT leaves the same rows in every system.
 const fn query(id: &'static str, sql: &'static str) -> Query {
     Query { id, sql, limit: None }
 }

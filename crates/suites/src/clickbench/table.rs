@@ -20,14 +20,14 @@ use crate::{
 };
 
 const ROWS_PER_SCALE: f64 = 1_000_000.0;
-/// Rows of a piece, which are all known before their columns are made.
+/// Rows of a piece, which are all computed before their columns.
 const ROWS_PER_PIECE: u64 = 1 << 14;
 
 /// The table of one scale and seed, computed on demand: any piece, on any thread.
 pub(crate) struct Hits {
     model: Model,
     schema: SchemaRef,
-    /// The list of each column of words, empty for others.
+    /// The list of each word column, empty for others.
     words: Vec<ArrayRef>,
 }
 

@@ -16,13 +16,13 @@ const NAMES_END: [&str; 32] = [
     "style", "time", "today", "town", "view", "ville", "web", "world", "zone", "house",
 ];
 const DOMAINS: [&str; 4] = [".example", ".example.com", ".example.net", ".example.org"];
-/// The site of this number belongs to the search engine that queries look for.
+/// The number of the site that belongs to the search engine in the queries.
 const GOOGLE_SITE: u32 = 5;
 const SECTIONS: [&str; 16] = [
     "news", "catalog", "forum", "article", "photo", "video", "search", "user", "shop", "cart",
     "games", "help", "blog", "map", "price", "archive",
 ];
-/// Of so many pages one is reached through that search engine.
+/// One of this many pages is reached through that search engine.
 const GOOGLE_PAGES: u32 = 64;
 
 const WORDS: [&str; 64] = [

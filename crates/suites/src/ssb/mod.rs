@@ -1,11 +1,11 @@
 //! The Star Schema Benchmark: data of any scale, and the thirteen queries.
 //!
 //! Source: P. O'Neil, E. O'Neil, X. Chen, "The Star Schema Benchmark", revision 3 (2009), and
-//! dbgen's SSB variant where the text is silent. Not byte for byte dbgen's data: the values are
-//! drawn by another generator of random numbers, one that can start anywhere.
+//! dbgen's SSB variant where the text is silent. The data are not dbgen's byte for byte, because
+//! they come from another random number generator, which can start anywhere.
 //!
-//! A value depends on the seed, its table, its column and its row, and on nothing else
-//! (module `random`), so threads, batches and files do not change the data.
+//! A value depends only on the seed, its table, its column and its row (module `random`), so
+//! threads, batches and files do not change the data.
 //!
 //! # Tables
 //!
@@ -23,8 +23,8 @@
 //!
 //! `i32` is Arrow Int32 (lineorder's file holds small numbers in 1 or 2 bytes), `text` Utf8,
 //! `code8` and `code16` Dictionary(Int8 or Int16, Utf8): 8 bits for lists of up to 100 values, 16
-//! above. A dictionary holds its whole list, whether or not every word occurs. Money is in cents.
-//! Dates are the decimal number yyyymmdd.
+//! above. A dictionary contains its whole list, whether or not every word occurs. Money is in
+//! cents. Dates are the decimal number yyyymmdd.
 //!
 //! | column | written as | values |
 //! |---|---|---|

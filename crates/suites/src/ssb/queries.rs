@@ -1,11 +1,11 @@
 //! The thirteen queries, as in the specification: comma joins, fixed parameters.
 //!
-//! Two constants differ between implementations: query 1.3 is also found with quantities 26 to 35,
-//! which is not the filter factor that the specification gives for it, and query 2.3 with brand
-//! `MFGR#2239`, which has the same one.
+//! Two constants differ between implementations: query 1.3 also exists with quantities 26 to 35,
+//! which does not match the filter factor in the specification, and query 2.3 with brand
+//! `MFGR#2239`, which does.
 //!
-//! The table name `date` is also the name of a type; the SQL dialects at hand (DataFusion,
-//! DuckDB, PostgreSQL) take it as a table name without quotes.
+//! The table name `date` is also a type name; DataFusion, DuckDB and PostgreSQL accept it as a
+//! table name without quotes.
 
 use crate::Query;
 
@@ -187,7 +187,7 @@ order by d_year, s_city, p_brand1",
 ];
 
 /// The specification's filter factors, in the order of [`QUERIES`]: the share of lineorder's rows that a
-/// query keeps, for order dates spread evenly over all seven years. The data end in August 1998 as
+/// query keeps, for order dates distributed evenly over all seven years. The data end in August 1998 as
 /// dbgen's do, so the real share differs by up to a fifth for queries that restrict the date.
 pub const FILTER_FACTORS: [f64; 13] = [
     1.0 / 7.0 * 3.0 / 11.0 * 0.5,

@@ -7,7 +7,7 @@ const CUSTOMERS_PER_SCALE: f64 = 30_000.0;
 const SUPPLIERS_PER_SCALE: f64 = 2_000.0;
 const PARTS_AT_SCALE_ONE: f64 = 200_000.0;
 
-/// Rows of each table but lineorder, and the number of orders.
+/// Rows of each table except lineorder, and the number of orders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cardinalities {
     pub(crate) orders: u64,
@@ -17,8 +17,8 @@ pub(crate) struct Cardinalities {
 }
 
 impl Cardinalities {
-    /// Linear in the scale (rounded) but for parts: 200,000 · (1 + ⌊log2 scale⌋) from scale 1 up,
-    /// and linear below.
+    /// Linear in the scale (rounded), except for parts: 200,000 · (1 + ⌊log2 scale⌋) from scale 1
+    /// up, and linear below.
     pub(crate) fn new(scale: f64) -> Result<Self, SuiteError> {
         check_scale(scale)?;
         let doublings = if scale >= 1.0 { 1.0 + scale.log2().floor() } else { scale };

@@ -1,13 +1,13 @@
 //! TPC-DS: the data of its specification at any scale, and the 99 queries.
 //!
 //! Source: Transaction Processing Performance Council, "TPC Benchmark DS Standard Specification",
-//! revision 3. The values are dsdgen's own, by the crates `tpcdsgen` and `tpcdsgen-arrow`; every scale
-//! has one set of data, so there is no seed. Figures measured with them are no TPC-DS results.
+//! revision 3. The values are dsdgen's own, from the crates `tpcdsgen` and `tpcdsgen-arrow`; every
+//! scale has one set of data, so there is no seed. Figures measured with them are not TPC-DS results.
 //!
 //! # Tables
 //!
-//! Names of tables and columns as in the specification. What is no key may be NULL. Sales come in the order
-//! of their tickets or orders, those of the catalog and the web thereby in the order of their days.
+//! Names of tables and columns are those of the specification. Columns other than keys may be NULL. Sales
+//! are in the order of their tickets or orders, which for catalog and web sales is the order of their days.
 //!
 //! | table | rows at scale 1 | at other scales |
 //! |---|---|---|
@@ -20,7 +20,7 @@
 //! | customer_demographics, time_dim, date_dim, household_demographics | 1,920,800, 86,400, 73,049, 7,200 | the same |
 //! | reason, ship_mode, income_band | 75, 20, 20 | the same |
 //!
-//! So a scale below 0.01 is hardly smaller than 0.01: 120,527 sales in stores, 2.6 million rows in all.
+//! So a scale below 0.01 is hardly smaller than 0.01: 120,527 store sales, 2.6 million rows in all.
 //!
 //! # Columns
 //!

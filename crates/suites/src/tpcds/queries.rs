@@ -1,13 +1,14 @@
-//! The 99 queries, each in a file of its own: the specification's texts with its qualification parameters, which are those
+//! The 99 queries, each in its own file: the specification's texts with its qualification parameters, which are those
 //! of scale 1. They ask what the published ones ask, in words that more systems understand:
 //!
-//! - Of the four queries of two statements (14, 23, 24, 39) it is the first.
-//! - Every order is whole: after the published one come the columns that tell ties apart, and a
-//!   descending order says where NULLs stand. What is not known comes last.
-//! - Answers of one row (28, 32, 38, 97) have no LIMIT. Names of answers are words without spaces. Days are added as intervals.
-//! - Ranks of subtotals (36, 70, 86) are taken of a query that has made the subtotals.
-//! - What is divided by 0, at a small scale, is NULL (2, 12, 20, 36, 59, 98). Quotients that are ordered
-//!   by (36) or summed (66) are floats, since systems differ in the digits of decimal ones.
+//! - Of the four queries with two statements (14, 23, 24, 39) it is the first.
+//! - Every order is total: tie-breaking columns follow the published ones, and a descending order
+//!   states the place of NULLs, which come last.
+//! - Answers of one row (28, 32, 38, 97) have no LIMIT. Output names are words without spaces. Days are added as
+//!   intervals.
+//! - Ranks of subtotals (36, 70, 86) are computed over a query that has computed the subtotals.
+//! - A division by 0, at a small scale, is NULL (2, 12, 20, 36, 59, 98). Quotients that are ordered by
+//!   (36) or summed (66) are floats, since systems differ in the digits of decimal ones.
 //! - Standard deviations (17, 39) are rounded to six digits: the last ones depend on the order of rows.
 
 use crate::Query;
@@ -115,7 +116,7 @@ pub static QUERIES: [Query; 99] = [
     query("99", include_str!("queries/99.sql")),
 ];
 
-/// Orders are whole, so that a LIMIT leaves the same rows whoever runs it.
+/// Orders are total, so that a LIMIT leaves the same rows in every system.
 const fn query(id: &'static str, sql: &'static str) -> Query {
     Query { id, sql, limit: None }
 }

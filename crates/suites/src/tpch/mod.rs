@@ -1,12 +1,13 @@
 //! TPC-H: the data of its specification at any scale, and the 22 queries.
 //!
 //! Source: Transaction Processing Performance Council, "TPC Benchmark H Standard Specification",
-//! revision 3. The values are dbgen's own, by the crates `tpchgen` and `tpchgen-arrow`; every scale
-//! has one set of data, so there is no seed. Figures measured with them are no TPC-H results.
+//! revision 3. The values are dbgen's own, from the crates `tpchgen` and `tpchgen-arrow`; every
+//! scale has one set of data, so there is no seed. Figures measured with them are not TPC-H
+//! results.
 //!
 //! # Tables
 //!
-//! Nothing is NULL. Rows come in key order.
+//! Nothing is NULL. Rows are in key order.
 //!
 //! | table | rows at scale S |
 //! |---|---|
@@ -20,7 +21,7 @@
 //!
 //! # Columns
 //!
-//! Names as in the specification.
+//! Names are those of the specification.
 //!
 //! | values | written as |
 //! |---|---|

@@ -1,7 +1,6 @@
-//! The 22 queries, each in a file of its own: the specification's texts with its validation
-//! parameters and numbers of rows. Query 15 has its view as a WITH query, which is one of the
-//! variants that the specification approves. The fraction of query 11 is that of scale 1 at every
-//! scale.
+//! The 22 queries, each in its own file: the specification's texts with its validation parameters
+//! and numbers of rows. Query 15 has its view as a WITH query, which is one of the variants that
+//! the specification approves. The fraction of query 11 is that of scale 1 at every scale.
 
 use crate::{Limit, Query};
 

@@ -16,8 +16,8 @@ use tpchgen_arrow::{
 
 use crate::{Suite, SuiteError, line_count::RowIndex, suite::check_scale, write::TableGenerator};
 
-/// Rows of a piece; of lineitem, whose rows are found by their orders, and of partsupp, whose are
-/// found by their parts, a piece has that many orders or parts.
+/// Rows of a piece; a piece of lineitem, whose rows are found by their orders, and of partsupp,
+/// whose rows are found by their parts, has that many orders or parts.
 const UNITS_PER_PIECE: u64 = 1 << 15;
 
 /// Columns of at most 100 different texts.
@@ -46,7 +46,7 @@ struct Table {
     name: &'static str,
     scale: f64,
     rows: u64,
-    /// What its pieces are counted in.
+    /// The unit of its pieces.
     units: u64,
     schema: SchemaRef,
     make: MakePiece,
@@ -96,7 +96,7 @@ pub(crate) fn tables(scale: f64) -> Result<Vec<Box<dyn TableGenerator>>, SuiteEr
         .collect())
 }
 
-/// The columns as they are written: texts of a short list by code, others plain.
+/// The written columns: texts of a short list as codes, others plain.
 fn stored(schema: &Schema) -> SchemaRef {
     let code = |key| DataType::Dictionary(Box::new(key), Box::new(DataType::Utf8));
     let field = |field: &Arc<Field>| {
@@ -131,7 +131,7 @@ impl TableGenerator for Table {
         Arc::clone(&self.schema)
     }
 
-    /// The tightest that matter.
+    /// The narrowest bounds that matter.
     fn bounds(&self, column: &Field) -> Option<RangeInclusive<i128>> {
         let most = match column.data_type() {
             // An order's price, in cents: seven lines of fifty of the dearest part, with tax.

@@ -7,16 +7,16 @@ use headrace_gpu::{
     launch,
 };
 
-/// The source of the kernels, for whoever compiles all kernels there are.
+/// The source of the kernels, for tests that compile all kernels.
 pub const KERNELS: Source<'static> =
     Source { name: "bench.cu", text: include_str!("../kernels/checksum.cuh"), headers: &[] };
 
 const BLOCK_THREADS: u32 = 256;
 
-/// Enough to keep a device busy; each block then loops.
+/// Blocks that keep a device busy; each block then loops.
 const BLOCKS_MAX: u64 = 1024;
 
-/// Words that a thread takes before more blocks are worth it.
+/// Words per thread before more blocks pay off.
 const WORDS_PER_THREAD: u64 = 8;
 
 /// The kernels, loaded on a device.

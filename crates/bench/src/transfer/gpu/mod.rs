@@ -1,7 +1,7 @@
 //! Reading to device memory, and writing from it.
 //!
-//! Devices, rings, kernels and registered mappings are kept from run to run: pinning memory costs
-//! more than copying it once.
+//! Devices, rings, kernels and registered mappings are kept between runs, because pinning memory
+//! costs more than copying it once.
 
 mod kernels;
 mod program;
@@ -33,10 +33,10 @@ use super::{BenchError, BenchPlan, HostMemory, PathChoice, Progress, Target};
 use kernels::Kernels;
 use program::{SUM_BYTES, Sums, Take};
 
-/// Share of the machine's memory that mappings may pin.
+/// Share of the machine's memory for pinned mappings.
 const REGISTERED_SHARE: f64 = 0.5;
 
-/// Files whose mappings are kept from run to run.
+/// Files whose mappings are kept between runs.
 const MAPPINGS_MAX: usize = 1024;
 
 /// The GPUs that runs have used.
@@ -66,7 +66,7 @@ pub(crate) struct Job<'a> {
 }
 
 impl Gpus {
-    /// The devices of a target, opened; their contexts stay until the end.
+    /// The opened devices of a target; their contexts stay until the end.
     pub fn devices(&mut self, target: &Target) -> Result<Vec<Arc<Device>>, BenchError> {
         let Target::Gpus(ordinals) = target else { return Ok(Vec::new()) };
         ordinals.iter().map(|&ordinal| Ok(self.gpu(ordinal)?.device.clone())).collect()
@@ -126,7 +126,7 @@ impl Gpus {
 }
 
 impl Gpu {
-    /// Makes ring and kernels; tells what the ring cost if it was not there already.
+    /// Creates ring and kernels; returns the cost of a new ring.
     fn prepare(
         &mut self,
         slots: usize,
@@ -166,7 +166,7 @@ unsafe impl DeviceProgram for Nothing {
     }
 }
 
-/// What the largest chunk needs, widened to blocks.
+/// The size of the largest chunk, widened to blocks.
 fn slot_bytes(chunks: &[ChunkSpec]) -> usize {
     let largest = chunks.iter().map(ChunkSpec::slot_bytes).max().unwrap_or(0);
     largest.max(EXTENT_ALIGN_BYTES).next_multiple_of(EXTENT_ALIGN_BYTES)
@@ -239,7 +239,7 @@ fn race(
     Ok(Outcome { report, notes, ..outcome })
 }
 
-/// Drives the lanes, one a ring.
+/// Drives the lanes, one per ring.
 fn run_lanes(
     race: &Race,
     rings: &mut [&mut CudaSlots],
@@ -264,7 +264,7 @@ fn run_lanes(
     }
 }
 
-/// Slots of ordinary memory for each GPU; none if they are to be pinned.
+/// Slots of ordinary memory for each GPU; none if they are pinned.
 fn pageable_memory(
     plan: &BenchPlan,
     gpus: &[(usize, Gpu)],
@@ -283,7 +283,7 @@ fn zeroed_sums(gpu: &Gpu, verify: bool, chunks: usize) -> Result<Option<DeviceBu
     Ok(Some(sums))
 }
 
-/// Which GPU takes which file: the forced one, else the one nearest to its storage.
+/// The GPU of each file: the forced one, else the one nearest to its storage.
 fn affinity(job: &Job<'_>, gpus: &[(usize, Gpu)]) -> (Affinity, Vec<String>) {
     let mut notes = Vec::new();
     if gpus.len() < 2 {
@@ -311,7 +311,7 @@ fn affinity(job: &Job<'_>, gpus: &[(usize, Gpu)]) -> (Affinity, Vec<String>) {
     (Affinity::by_file(lanes.collect()), notes)
 }
 
-/// The GPU that `--gpu-for` names for the longest path above a file.
+/// The GPU that `--gpu-for` names for the longest prefix of a file's path.
 fn forced(plan: &BenchPlan, file: &Path) -> Option<usize> {
     let absolute = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let file = absolute(file);

@@ -1,4 +1,4 @@
-//! What a GPU does with a chunk: nothing but take it, or sum it.
+//! A GPU's work on a chunk: nothing but taking it, or summing it.
 
 use headrace_flow::{BoxError, ChunkSpec, DeviceProgram, DeviceSlice, SlotChunk, Verdict};
 use headrace_gpu::{DeviceBuffer, GpuError, Stream};
@@ -11,7 +11,7 @@ use crate::transfer::{Checksum, Progress};
 /// Bytes of a chunk's checksum in device memory.
 pub(super) const SUM_BYTES: usize = 16;
 
-/// Kernels, and memory for the checksums of all chunks of the race, zeroed.
+/// Kernels, and zeroed memory for the checksums of all chunks of the race.
 #[derive(Debug)]
 pub(super) struct Sums<'a> {
     pub kernels: &'a Kernels,
@@ -25,7 +25,7 @@ pub(super) struct Take<'a> {
     pub signal: &'a StopSignal,
     pub progress: &'a Progress,
     pub sums: Option<Sums<'a>>,
-    /// Chunks that this lane is done with.
+    /// Chunks that this lane has finished.
     pub done: Vec<usize>,
 }
 
@@ -56,7 +56,7 @@ unsafe impl DeviceProgram for &mut Take<'_> {
     }
 }
 
-/// The checksums of the chunks that a lane is done with.
+/// The checksums of the chunks that a lane has finished.
 pub(super) fn download(
     stream: &Stream,
     memory: &DeviceBuffer,

@@ -1,4 +1,4 @@
-//! Content made on GPUs, copied back and written: the race backwards.
+//! Content generated on GPUs, copied back and written: the race backwards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::transfer::stop::StopSignal;
 use crate::transfer::write::Written;
 use crate::transfer::{BenchError, BenchPlan, PathChoice, Progress, Target};
 
-/// What is to be written.
+/// The content to write.
 pub(crate) struct WriteJob<'a> {
     pub plan: &'a BenchPlan,
     pub sinks: &'a [Arc<dyn WriteAt>],
-    /// What lies where in the sinks: one extent a chunk.
+    /// The layout of the sinks: one extent per chunk.
     pub chunks: &'a [ChunkSpec],
     pub signal: &'a StopSignal,
     pub token: &'a CancelToken,
@@ -33,12 +33,12 @@ pub(crate) struct WriteJob<'a> {
     pub watch: &'a Watched,
 }
 
-/// Makes each chunk's content in device memory.
+/// Generates each chunk's content in device memory.
 #[derive(Debug)]
 struct Fill<'a> {
     outputs: &'a [OutputSpec],
     kernels: &'a Kernels,
-    /// As many as chunks can be under way.
+    /// As many as chunks in flight.
     memory: Vec<DeviceBuffer>,
     free: Vec<usize>,
     used: BTreeMap<usize, usize>,
@@ -84,7 +84,7 @@ unsafe impl DeviceProgram for &mut Fill<'_> {
 }
 
 impl Gpus {
-    /// Writes every chunk once, made on the plan's GPUs in turn.
+    /// Writes every chunk once, generated on the plan's GPUs in turn.
     pub fn write(&mut self, job: &WriteJob<'_>) -> Result<(Written, Counters), BenchError> {
         let Target::Gpus(ordinals) = &job.plan.target else {
             return Err(BenchError::plan("no GPU is the source", "--to gpu"));

@@ -1,4 +1,5 @@
-//! What is written: words that name their places, so that each can be checked when read back.
+//! The written content: words that name their positions, so that each can be checked when read
+//! back.
 
 use std::fs::File;
 use std::os::fd::BorrowedFd;
@@ -30,7 +31,7 @@ pub(super) fn fill(offset: u64, bytes: &mut [u8]) {
     }
 }
 
-/// A descriptor of what was written, for syncing and reading back.
+/// A descriptor of the written file, for syncing and reading back.
 pub(super) fn open_again(sink: &SinkFile) -> Result<File, BenchError> {
     let fail = |cause| {
         let action = "open what was written".to_string();
@@ -42,8 +43,8 @@ pub(super) fn open_again(sink: &SinkFile) -> Result<File, BenchError> {
     borrowed.try_clone_to_owned().map(File::from).map_err(fail)
 }
 
-/// Reads chunks back, from storage as far as the kernel lets go of its pages, and compares them
-/// with what should be there.
+/// Reads chunks back, from storage as far as the kernel evicts its pages, and compares them with
+/// the expected content.
 pub(super) fn verify(
     files: &[(String, File)],
     chunks: &[(usize, &ChunkSpec)],
@@ -97,8 +98,8 @@ pub(super) fn verify(
     })
 }
 
-/// So that what is read back comes from storage. Pages that stay do no harm: the comparison is
-/// then with what the kernel holds.
+/// So that the bytes come from storage. Remaining pages do no harm: the comparison is then with the
+/// kernel's copy.
 fn drop_pages(file: &File) {
     use std::os::fd::AsRawFd;
     // SAFETY: a plain call on an open descriptor; its failure is of no consequence.

@@ -6,9 +6,9 @@
 //!                                                                   └─► read back, compared (verify)
 //! ```
 //!
-//! The clock runs until the bytes are on stable storage (fsync), for a page cache takes any
-//! number of them at the speed of memory. Files are hidden temporary ones and vanish afterwards,
-//! however the run ends, unless they are to be kept.
+//! The clock runs until the bytes are on stable storage (fsync), because a page cache accepts any
+//! number of bytes at memory speed. Files are hidden temporaries and vanish afterwards, however the
+//! run ends, unless they are to be kept.
 
 mod content;
 mod ring;
@@ -27,10 +27,10 @@ use super::record::{BytesMoved, Latency, StageRecord, Verification, per_ns, shar
 use super::stop::{Early, StopSignal, watched};
 use super::{BenchError, BenchPlan, Operation, Progress, Target, chunks};
 
-/// Name of what is written into a folder and kept.
+/// Name of a kept file in a folder.
 const FILE_NAME: &str = "headrace-bench.bin";
 
-/// What was written, before it is synced.
+/// The written data before it is synced.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub bytes: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Written {
     pub direct_refused_bytes: u64,
     pub short_writes: u64,
     pub latency: Latency,
-    /// Writes that chunks were cut into.
+    /// Writes per chunks.
     pub requests: u64,
     /// Name, busy time and bytes of each stage.
     pub stages: Vec<(&'static str, u64, u64)>,
@@ -50,7 +50,7 @@ pub(crate) struct Written {
     pub reasons: Vec<String>,
 }
 
-/// What writing gave.
+/// The result of writing.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub bytes: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Outcome {
     pub reasons: Vec<String>,
     pub notes: Vec<String>,
     pub verification: Option<Verification>,
-    /// What the machine counted from the first write to the end of syncing.
+    /// The machine's counters from the first write to the end of syncing.
     pub counted: Counted,
 }
 
@@ -200,7 +200,7 @@ fn outcome(
     }
 }
 
-/// A race that had to be broken off because somebody interrupted it is no failure.
+/// A race that was interrupted is not a failure.
 fn interrupted(error: BenchError, signal: &StopSignal) -> BenchError {
     match error {
         BenchError::Race(RaceError::Cancelled) if signal.asked().is_some() => {
@@ -211,7 +211,7 @@ fn interrupted(error: BenchError, signal: &StopSignal) -> BenchError {
 }
 
 impl Outcome {
-    /// The stage that was busiest, in words.
+    /// The busiest stage in words.
     pub fn bottleneck(&self) -> Option<String> {
         let busiest = self.stages.iter().max_by(|a, b| a.busy_share.total_cmp(&b.busy_share))?;
         let name = match busiest.stage {

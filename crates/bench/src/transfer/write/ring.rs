@@ -1,4 +1,4 @@
-//! A ring of buffers that are filled and written, again and again.
+//! A ring of buffers that are filled and written repeatedly.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,11 +21,11 @@ use crate::transfer::{BenchError, BenchPlan, PathChoice, Progress};
 /// Longest single write.
 const SEGMENT_BYTES: usize = 1 << 20;
 
-/// How often the loop looks whether it is to stop while writes are under way.
+/// How often the loop checks for the end while writes are in flight.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Writes every chunk once, until the end or until `signal` says so. The writes that are under
-/// way are waited for in any case. Counting begins with the first write and goes on.
+/// Writes every chunk once, until the end or until `signal` is set. Writes in flight are drained in
+/// any case. Counting begins with the first write and continues.
 pub(super) fn write(job: &WriteJob<'_>) -> Result<(Written, Counters), BenchError> {
     let WriteJob { plan, sinks, chunks, signal, progress, watch, .. } = *job;
     let largest = chunks.iter().map(ChunkSpec::slot_bytes).max().unwrap_or(0);
@@ -146,7 +146,7 @@ struct Ring<'a> {
     slot_bytes: usize,
     free: Vec<usize>,
     under_way: usize,
-    /// Since when at least one write is under way, and how long that was so before.
+    /// Since when at least one write is in flight, and the earlier such time.
     busy_since: Option<Instant>,
     busy_ns: u64,
     /// Time in which buffers were filled.
@@ -212,7 +212,7 @@ impl Ring<'_> {
         unsafe { self.engine.submit(request) };
     }
 
-    /// Waits for one completion, or until it is time to look at the signal.
+    /// Waits for one completion, or until it is time to check the signal.
     fn wait(&mut self) -> Result<(), BenchError> {
         let Ok(completion) = self.inbox.recv_timeout(LOOK_INTERVAL) else {
             return Ok(());

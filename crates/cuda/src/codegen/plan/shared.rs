@@ -1,5 +1,8 @@
 //! What lies in a block's shared memory: accumulators, and the build tables that most rows
 //! look into.
+//!
+//! A large bitmap takes shared memory only where most rows look into it (`pipeline::bind::order`): more blocks hide
+//! more latency than it spares.
 
 use headrace_pipeline::bind::is_near_on_gpu;
 use headrace_pipeline::bound::{Bound, BoundProbe, BoundStep};

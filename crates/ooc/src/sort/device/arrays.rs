@@ -6,22 +6,22 @@ use super::kernels::Kernels;
 use super::shape::{DIGITS, told_bytes};
 use crate::{DeviceRoom, Result};
 
-/// Two arrays of records, between which they move, and what counts them.
+/// Two arrays of records, between which they move, and the counters.
 #[derive(Debug)]
 pub(super) struct Arrays {
-    /// Where records are, and where they may be moved to.
+    /// The records, and their other place.
     pub records: DeviceBuffer,
     spare: DeviceBuffer,
-    /// Wide records, of which the arrays have the numbers.
+    /// For wide records, the arrays hold their numbers.
     pub wide: Option<DeviceBuffer>,
-    /// By digit and its value, how many records have it.
+    /// By digit and value: the number of records.
     pub counts: DeviceBuffer,
     starts: DeviceBuffer,
     told: DeviceBuffer,
 }
 
 impl Arrays {
-    /// Bytes of device memory for so many records of a width.
+    /// Bytes of device memory for this many records of a width.
     pub fn bytes(kernels: &Kernels, records: u64, record_bytes: u64) -> u64 {
         let moved = kernels.sorted.shape.record_bytes() as u64;
         let wide = if kernels.is_wide() { records * record_bytes } else { 0 };
@@ -29,7 +29,7 @@ impl Arrays {
         2 * records * moved + wide + told_bytes(&kernels.sorted.shape, records) as u64 + (16 << 20)
     }
 
-    /// For up to so many records.
+    /// For up to this many records.
     pub fn new(
         room: &DeviceRoom,
         kernels: &Kernels,
@@ -49,7 +49,7 @@ impl Arrays {
         })
     }
 
-    /// Forgets what was counted: other records come.
+    /// Resets the counters for other records.
     pub fn clear(&mut self, stream: &Stream) -> Result<()> {
         // SAFETY: the buffer is this value's, which is borrowed until the stream is done.
         unsafe { stream.fill_async(&self.counts, 0, self.counts.bytes(), 0)? };

@@ -1,4 +1,4 @@
-//! The kernels on the cores (`crate::emulated`), launched as `arrays` and `programs` do: what comes out is the stable
+//! The kernels on the CPU (`crate::emulated`), launched like `arrays` and `programs` do: the output is the stable
 //! sort.
 
 use super::shape::{Call, DIGITS, Kernel, Shape, Sorted, THREADS, all_layouts, told_bytes};
@@ -6,16 +6,16 @@ use crate::NumberType;
 use crate::emulated::Emulated;
 use crate::sort::{Order, RecordLayout, records};
 
-/// How keys follow each other.
+/// The distribution of keys.
 #[derive(Debug, Clone, Copy)]
 enum Keys {
     Random,
-    /// Of a few, the first and last of the type's order among them.
+    /// Few distinct keys, with the type's first and last among them.
     Special,
     Equal,
     Rising,
     Falling,
-    /// Of which but one digit differs.
+    /// Keys that differ in one digit only.
     OneDigit,
 }
 
@@ -29,7 +29,7 @@ fn mixed(number: u64) -> u64 {
 }
 
 impl Keys {
-    /// The key of a record, of which there are `records`.
+    /// The key of a record among `records`.
     fn key(self, number: NumberType, at: u64, records: u64) -> [u8; 8] {
         let specials =
             [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.5, 1e-310];
@@ -152,7 +152,7 @@ impl Sorter<'_> {
     }
 }
 
-/// Sorts records of these layouts, and of these numbers: each layout by all sorts of keys.
+/// Sorts records of these layouts and numbers: each layout with all distributions of keys.
 fn check(layouts: &[RecordLayout]) {
     let shape = |layout: &RecordLayout| Sorted::of(layout, Order::Ascending).shape;
     let mut texts: Vec<String> = layouts.iter().map(|layout| shape(layout).source()).collect();

@@ -29,7 +29,7 @@ impl Kernels {
         Ok(Kernels { sorted, take: function(Kernel::Take)?, sweep, gather })
     }
 
-    /// Whether what is sorted are numbers of records, which lie elsewhere.
+    /// Whether the sorted items are numbers of records that lie elsewhere.
     pub fn is_wide(&self) -> bool {
         self.sorted.is_wide()
     }
@@ -56,7 +56,7 @@ impl Kernels {
         unsafe { self.launch(stream, &call) }
     }
 
-    /// Queues the moving of all records from one array to another in the order of the digit that begins with bit
+    /// Queues the move of all records from one array to the other in the order of the digit that begins with bit
     /// `shift` of their keys.
     ///
     /// # Safety
@@ -76,7 +76,7 @@ impl Kernels {
         unsafe { self.launch(stream, &call) }
     }
 
-    /// Queues the gathering of bytes of the output, of records that were numbered.
+    /// Queues the gathering of output bytes, for numbered records.
     ///
     /// # Safety
     /// `order` are the sorted numbers of the records in `from`, `to` has room for the bytes; all stay until the stream

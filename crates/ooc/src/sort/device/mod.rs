@@ -6,8 +6,9 @@
 //! output ◄── slot ◄── (gathered, if records are wide) ◄────────────────┘
 //! ```
 //!
-//! Where the records do not fit, the cores partition them into a temporary file, and this is done for as many buckets
-//! at a time as fit. Records of up to four words of 32 bits are moved themselves, of others their keys and numbers.
+//! If the records do not fit, the CPU partitions them into a temporary file, and the device sorts as many buckets at
+//! a time as fit. Records of up to four 32-bit words are moved themselves; for wider records their keys and numbers
+//! are.
 
 mod arrays;
 #[cfg(test)]
@@ -63,12 +64,12 @@ impl<'a> OnDevice<'a> {
         })
     }
 
-    /// Bytes of a slot: a chunk, wherever it begins.
+    /// Bytes of a slot: a chunk at any alignment.
     fn slot_bytes(&self) -> u64 {
         self.chunk_bytes.next_multiple_of(EXTENT_ALIGN_BYTES as u64) + EXTENT_ALIGN_BYTES as u64
     }
 
-    /// Bytes of records that fit the device at a time.
+    /// Bytes of records that fit on the device at a time.
     pub fn capacity_bytes(&self) -> u64 {
         let copies = if self.kernels.is_wide() { 2 } else { 1 };
         let slots_bytes = copies * self.slots as u64 * (self.slot_bytes() + (2 << 20));
@@ -86,7 +87,7 @@ impl<'a> OnDevice<'a> {
         fit * self.record_bytes
     }
 
-    /// Sorts the input, which is not empty, into the output.
+    /// Sorts the non-empty input into the output.
     pub fn sort(&self, work: &mut Work<'_>) -> Result<()> {
         let bytes = work.input.size_bytes();
         let capacity_bytes = self.capacity_bytes();
@@ -101,7 +102,7 @@ impl<'a> OnDevice<'a> {
         self.sort_parts(work, capacity_bytes)
     }
 
-    /// Sorts what does not fit in parts that do.
+    /// Sorts input that does not fit, in parts that do.
     fn sort_parts(&self, work: &mut Work<'_>, capacity_bytes: u64) -> Result<()> {
         let bytes = work.input.size_bytes();
         // A slot for a part is counted with what its extents are widened by.
@@ -136,7 +137,7 @@ impl<'a> OnDevice<'a> {
         Ok(())
     }
 
-    /// Slots, as many as there is host memory for.
+    /// As many slots as host memory allows.
     fn ring(&self, work: &Work<'_>) -> Result<(CudaSlots, Reservation)> {
         let (memory, slot_bytes) = (&work.room.memory, self.slot_bytes());
         let reserve = |slots: usize| {
@@ -251,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Records a second in device memory: all digits counted, then swept.
+    /// Records per second in device memory: all digits counted, then swept.
     #[test]
     #[ignore = "needs a GPU, measures"]
     fn gpu_speed_in_device_memory() {

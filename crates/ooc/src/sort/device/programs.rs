@@ -1,4 +1,4 @@
-//! What the device does with chunks: of the input, and of the output.
+//! The device's work on chunks of the input and of the output.
 
 use headrace_flow::{BoxError, DeviceOutput, DeviceProgram, DeviceSlice, OutputSpec, SlotChunk};
 use headrace_gpu::{DeviceBuffer, Stream};
@@ -10,7 +10,7 @@ use super::kernels::Kernels;
 pub(super) struct Taker<'a> {
     pub kernels: &'a Kernels,
     pub arrays: &'a Arrays,
-    /// By chunk, how many records are before it.
+    /// By chunk: the number of records before it.
     pub firsts: &'a [u64],
     /// Of the input.
     pub record_bytes: u64,
@@ -42,17 +42,17 @@ unsafe impl DeviceProgram for Taker<'_> {
     }
 }
 
-/// Gives out sorted records.
+/// Delivers sorted records.
 pub(super) struct Giver<'a> {
     pub kernels: &'a Kernels,
     pub arrays: &'a Arrays,
-    /// By chunk, where in the output it goes.
+    /// By chunk: its position in the output.
     pub outputs: &'a [OutputSpec],
-    /// Where in the output the arrays begin.
+    /// The position of the arrays in the output.
     pub first_byte: u64,
-    /// By slot, where wide records are put together.
+    /// By slot: where wide records are assembled.
     pub gathered: Vec<DeviceBuffer>,
-    /// Where the bytes lie of the chunk that was launched last.
+    /// Where the bytes of the last launched chunk lie.
     pub address: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the kernels are compiled for, and what is handed to them. Nothing here needs a GPU.
+//! The shapes and parameters of the kernels. Nothing here needs a GPU.
 
 use crate::NumberType;
 use crate::sort::{Order, RecordLayout};
@@ -14,23 +14,24 @@ pub(super) const THREADS: u32 = 512;
 /// Blocks that keep a device busy; each thread then loops.
 const BLOCKS_MAX: u64 = 2048;
 
-/// Records as the kernels know them: a few words, in which lies a key.
+/// Records as the kernels know them: a few words that contain a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     words: usize,
     key_bytes: usize,
     key_at: usize,
     is_float: bool,
-    /// Bits of the ordered key that are turned round.
+    /// Bits of the ordered key that are inverted.
     mask: u64,
 }
 
 impl Shape {
-    /// Keys with numbers of records, in place of records.
+    /// Keys with record numbers, in place of records.
     pub const NUMBERED: Shape =
         Shape { words: 4, key_bytes: 8, key_at: 0, is_float: false, mask: 0 };
 
-    /// The shape of records that are moved themselves; `None` if they are too wide, or no whole words.
+    /// The shape of records that are moved themselves; `None` if they are too wide, or not whole
+    /// words.
     pub fn of(layout: &RecordLayout, order: Order) -> Option<Shape> {
         let words = layout.record_bytes / 4;
         let fits = layout.record_bytes.is_multiple_of(4) && words <= 4;
@@ -52,7 +53,7 @@ impl Shape {
         self.key_bytes
     }
 
-    /// Records that a thread of `sweep` has in registers: so many that two blocks fit a multiprocessor.
+    /// Records that a thread of `sweep` keeps in registers: two blocks must fit a multiprocessor.
     fn items(&self) -> usize {
         [16, 11, 8, 7][self.words - 1]
     }
@@ -77,7 +78,7 @@ fn is_float(key: NumberType) -> bool {
     matches!(key, NumberType::F32 | NumberType::F64)
 }
 
-/// Bits that are turned round after a float's bits were ordered, or of an integer.
+/// Bits that are inverted: after a float's bits were ordered, or of an integer.
 fn mask(key: NumberType, order: Order) -> u64 {
     let all = u64::MAX >> (64 - 8 * key.bytes());
     let sign = match key {
@@ -88,21 +89,21 @@ fn mask(key: NumberType, order: Order) -> u64 {
     sign ^ if order == Order::Descending { all } else { 0 }
 }
 
-/// What is sorted: records themselves, or the keys and numbers of wide ones.
+/// The sorted items: records themselves, or the keys and numbers of wide ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sorted {
     pub shape: Shape,
     wide: Option<Wide>,
 }
 
-/// Records that are too wide to be moved, or no whole words.
+/// Records that are too wide to be moved, or not whole words.
 #[derive(Debug, Clone, Copy)]
 struct Wide {
     layout: RecordLayout,
     mask: u64,
 }
 
-/// A kernel by what it is for.
+/// A kernel by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kernel {
     Take,
@@ -116,7 +117,7 @@ pub(super) struct Call {
     pub kernel: Kernel,
     pub blocks: u32,
     pub shared_bytes: u32,
-    /// The members of the kernel's struct, in their order.
+    /// The members of the kernel's struct, in order.
     pub args: Vec<u64>,
 }
 
@@ -127,7 +128,7 @@ impl Sorted {
         Sorted { shape: own.unwrap_or(Shape::NUMBERED), wide: own.is_none().then_some(wide) }
     }
 
-    /// Whether what is sorted are numbers of records, which lie elsewhere.
+    /// Whether the sorted items are numbers of records that lie elsewhere.
     pub fn is_wide(&self) -> bool {
         self.wide.is_some()
     }
@@ -142,12 +143,12 @@ impl Sorted {
         }
     }
 
-    /// Shared memory of `sweep` beside what it declares.
+    /// Shared memory of `sweep` beside its declared memory.
     pub fn shared_bytes(&self) -> u32 {
         (self.shape.tile() * self.shape.record_bytes()) as u32
     }
 
-    /// Of some records at `from`, which go to the array `to` behind `first` others.
+    /// For some records at `from`, which go to the array `to` after `first` others.
     pub fn take(&self, (from, records): (u64, u64), to: u64, first: u64, counts: u64) -> Call {
         let to = to + first * self.shape.record_bytes() as u64;
         // `Take`, or `Note`.
@@ -163,7 +164,7 @@ impl Sorted {
         Call { kernel: Kernel::Take, blocks: blocks(records), shared_bytes: 0, args }
     }
 
-    /// By the digit that begins with bit `shift`.
+    /// For the digit that begins with bit `shift`.
     pub fn sweep(
         &self,
         (from, to): (u64, u64),
@@ -179,7 +180,7 @@ impl Sorted {
         Call { kernel: Kernel::Sweep, blocks: tiles as u32, shared_bytes, args }
     }
 
-    /// Of bytes of the output, of wide records.
+    /// For output bytes of wide records.
     pub fn gather(
         &self,
         (order, from, to): (u64, u64, u64),
@@ -190,8 +191,7 @@ impl Sorted {
         Some(Call { kernel: Kernel::Gather, blocks: blocks(bytes), shared_bytes: 0, args })
     }
 
-    /// Which digits records are to be swept by: those that differ. Of how many records have a digit it makes how many
-    /// have a smaller one.
+    /// The digits to sweep by: those that differ. Turns counts per digit value into the number of smaller ones.
     pub fn sweeps(&self, counts: &mut [u64], records: u64) -> Vec<usize> {
         let mut sweeps = Vec::new();
         for (digit, counts) in counts.chunks_exact_mut(DIGITS).enumerate() {
@@ -213,7 +213,7 @@ fn blocks(items: u64) -> u32 {
     items.div_ceil(u64::from(THREADS)).clamp(1, BLOCKS_MAX) as u32
 }
 
-/// Where in the memory of `sweep` what tiles tell begins.
+/// Offset of the tile states in the memory of `sweep`.
 const NEXT_TILE_BYTES: usize = 256;
 
 /// Bytes that `sweep` needs beside the arrays.

@@ -1,4 +1,4 @@
-//! Batches of another producer, sorted: they come one by one and leave in order, one by one.
+//! A sort of batches from another producer: they arrive one by one and leave in order, one by one.
 //!
 //! ```text
 //! push ─► codes of one dictionary ─► pieces, in memory ───────────────────────► one pass ──┐
@@ -6,8 +6,8 @@
 //!                                                                 └─► temporary files ─► two passes
 //! ```
 //!
-//! While they fit the memory nothing is written; the first that do not bring all to temporary files, and all that
-//! follow go there as they come.
+//! While they fit in memory nothing is written. The first batch that does not fit moves all to temporary files,
+//! and all later ones go there as they arrive.
 
 use std::sync::Arc;
 
@@ -30,52 +30,52 @@ use super::work::Work;
 use super::{one_pass, two_passes};
 use crate::{OocError, Result};
 
-/// Bytes of a piece beyond which nothing is gained.
+/// Bytes of a piece beyond which there is no gain.
 const PIECE_BYTES_MAX: u64 = 4 << 20;
 const PIECE_BYTES_MIN: u64 = 64 << 10;
 
-/// How much may come after what did not fit the memory, in multiples of it; more is divided again.
+/// Expected total in multiples of the amount that did not fit in memory; more is partitioned again.
 const EXPECTED_MEMORIES: u64 = 16;
 
-/// Where a sort works.
+/// Resources of a sort.
 #[derive(Debug, Clone)]
 pub struct BatchSortOptions {
     /// Threads.
     pub threads: usize,
-    /// All that it may hold: a budget of its own, see [`MemoryBudget::within`].
+    /// Its complete memory: a separate budget, see [`MemoryBudget::within`].
     pub memory: Arc<MemoryBudget>,
-    /// Where temporary files are made, if the memory is too small.
+    /// Folder of temporary files, if the memory is too small.
     pub spills: Arc<SpillFolder>,
-    /// Ends it.
+    /// Cancels it.
     pub token: CancelToken,
 }
 
-/// What a sort did.
+/// The report of a sort.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BatchSortReport {
-    /// Rows that came and left.
+    /// Rows in and out.
     pub rows: u64,
-    /// 1: they fitted the memory. 2: by way of temporary files.
+    /// 1: they fit in memory. 2: through temporary files.
     pub passes: u32,
     /// Bytes that were written to temporary files.
     pub temporary_bytes: u64,
 }
 
-/// A sort of batches that come one by one: stable.
+/// A stable sort of batches that arrive one by one.
 #[derive(Debug)]
 pub struct BatchSort {
     columns: Columns,
     maker: KeyMaker,
     options: BatchSortOptions,
     piece_bytes: u64,
-    /// What is too small to be a piece.
+    /// Batches that are too small to be a piece.
     small: Vec<RecordBatch>,
     small_bytes: u64,
     pieces: Vec<RecordBatch>,
     pieces_bytes: u64,
     /// For both.
     held: Reservation,
-    /// Keys of the rows that are held, at most.
+    /// Maximum bytes of keys of the held rows.
     keys_bytes: u64,
     rows: u64,
     rows_bytes: u64,
@@ -87,7 +87,8 @@ impl BatchSort {
     /// A sort of batches of a schema, by some of their columns.
     ///
     /// # Errors
-    /// [`OocError::Usage`] of columns that have no order or cannot be moved, or where there are none to sort by.
+    /// [`OocError::Usage`] for columns without an order or that cannot be moved, or if there are no sort
+    /// columns.
     pub fn new(
         schema: &SchemaRef,
         by: &[OrderKey],
@@ -114,10 +115,10 @@ impl BatchSort {
         })
     }
 
-    /// Takes in a batch, whose rows come behind those that are here.
+    /// Adds a batch, whose rows follow the present ones.
     ///
     /// # Errors
-    /// [`OocError::Budget`] where the memory is too small for the batch, twice; those of temporary files.
+    /// [`OocError::Budget`] if the batch does not fit in memory twice; errors of temporary files.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
@@ -156,10 +157,10 @@ impl BatchSort {
         Ok(())
     }
 
-    /// Hands all rows over in order; `emit` says whether more are wanted.
+    /// Delivers all rows in order; `emit` says whether to continue.
     ///
     /// # Errors
-    /// [`OocError::Cancelled`] where they are not; [`OocError::Budget`], and those of temporary files.
+    /// [`OocError::Cancelled`] if it stops; [`OocError::Budget`], and errors of temporary files.
     pub fn finish(
         mut self,
         mut emit: impl FnMut(RecordBatch) -> bool + Send,
@@ -195,7 +196,7 @@ impl BatchSort {
         Ok(BatchSortReport { rows: self.rows, passes, temporary_bytes: self.temporary_bytes })
     }
 
-    /// Joins small batches, without what their slices and views do not show.
+    /// Joins small batches, without bytes that their slices and views do not show.
     fn make_piece(&mut self) -> Result<()> {
         if self.small.is_empty() {
             return Ok(());
@@ -211,7 +212,7 @@ impl BatchSort {
         Ok(self.held.resize(self.pieces_bytes)?)
     }
 
-    /// Brings the pieces that are held to temporary files.
+    /// Moves the held pieces to temporary files.
     fn divide(&mut self) -> Result<()> {
         if self.pieces.is_empty() {
             return Ok(());

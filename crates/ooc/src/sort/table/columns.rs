@@ -1,8 +1,8 @@
-//! A table's columns as they are sorted: codes in place of dictionaries.
+//! A table's columns during the sort: codes in place of dictionaries.
 //!
-//! All batches of a table have the same dictionary, so it stays out of what is moved and spilled, and comes back when
-//! rows are written. Batches that come one by one may have others: those are made one, which only grows, so that codes
-//! stay what they are.
+//! All batches of a table have the same dictionary, so it is neither moved nor spilled, and is attached again when
+//! rows are written. Batches that arrive one by one may have different dictionaries: these are unified into one that
+//! only grows, so codes stay valid.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,19 +28,19 @@ use crate::{OocError, Result};
 /// The columns of a table.
 #[derive(Debug)]
 pub(super) struct Columns {
-    /// As the table has them.
+    /// As in the table.
     pub table: SchemaRef,
     /// With codes in place of dictionaries.
     pub plain: SchemaRef,
-    /// Of the columns that have one: its values.
+    /// The dictionary values of the columns that have one.
     pub dictionaries: Vec<Option<ArrayRef>>,
-    /// Whether codes of text compare as the texts do.
+    /// Whether codes of text compare like the texts.
     pub is_sorted: bool,
-    /// Where values are in a dictionary that had to grow, by column.
+    /// By column: positions of values in a dictionary that had to grow.
     places: Vec<Option<Places>>,
 }
 
-/// Where each value is in a dictionary, by its bytes.
+/// Positions of values in a dictionary, by their bytes.
 #[derive(Debug)]
 struct Places {
     converter: RowConverter,
@@ -48,10 +48,10 @@ struct Places {
 }
 
 impl Columns {
-    /// Those of a table.
+    /// The columns of a table.
     ///
     /// # Errors
-    /// A column whose dictionaries cannot be made one, or whose type holds dictionaries or views inside.
+    /// A column whose dictionaries cannot be unified, or whose type contains dictionaries or views.
     pub fn of(table: &ArrowTable) -> Result<Columns> {
         let mut columns = Columns::of_schema(table.schema())?;
         for (i, field) in table.schema().fields().iter().enumerate() {
@@ -63,10 +63,10 @@ impl Columns {
         Ok(columns)
     }
 
-    /// Those of batches that [`adopt`](Self::adopt) takes in.
+    /// The columns of batches that [`adopt`](Self::adopt) adds.
     ///
     /// # Errors
-    /// A column whose type holds dictionaries or views inside.
+    /// A column whose type contains dictionaries or views.
     pub fn of_schema(schema: &SchemaRef) -> Result<Columns> {
         let mut dictionaries = Vec::new();
         for field in schema.fields() {
@@ -96,10 +96,10 @@ impl Columns {
         Ok(Columns { table, plain, dictionaries, is_sorted: false, places })
     }
 
-    /// A batch as it is sorted, whose dictionaries become part of the columns'.
+    /// A batch in sort form; its dictionaries are merged into the columns'.
     ///
     /// # Errors
-    /// More values than a dictionary's codes can tell apart.
+    /// More values than a dictionary's codes can distinguish.
     pub fn adopt(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = batch.columns().iter().enumerate();
         let columns = columns.map(|(i, column)| match column.as_any_dictionary_opt() {
@@ -139,13 +139,13 @@ impl Columns {
         })
     }
 
-    /// A batch of the table as it is sorted.
+    /// A batch of the table in sort form.
     pub fn plain(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = batch.columns().iter().map(codes).collect();
         with_columns(&self.plain, columns, batch.num_rows())
     }
 
-    /// A batch that is sorted as the table has it.
+    /// A sorted batch in the table's form.
     pub fn whole(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = batch.columns().iter().zip(&self.dictionaries);
         let columns = columns.map(|(column, dictionary)| match dictionary {
@@ -169,7 +169,8 @@ impl Places {
         Ok(Places { converter, of_values })
     }
 
-    /// Where each of these values is; and which of them are new: they come behind the first `known`.
+    /// The position of each of these values, and which of them are new: those follow the first
+    /// `known`.
     fn add(&mut self, values: &ArrayRef, known: usize) -> Result<(Vec<usize>, Vec<usize>)> {
         let rows = self.converter.convert_columns(std::slice::from_ref(values));
         let rows = rows.map_err(failed("uniting dictionaries"))?;
@@ -189,7 +190,7 @@ impl Places {
     }
 }
 
-/// A batch of so many rows.
+/// A batch of this many rows.
 pub(super) fn with_columns(
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,
@@ -200,7 +201,7 @@ pub(super) fn with_columns(
         .map_err(failed("assembling rows"))
 }
 
-/// A column's codes if it has a dictionary, or itself.
+/// A column's codes if it has a dictionary, or the column itself.
 pub(super) fn codes(column: &ArrayRef) -> ArrayRef {
     match column.as_any_dictionary_opt() {
         Some(dictionary) => dictionary.keys().slice(0, column.len()),
@@ -208,7 +209,7 @@ pub(super) fn codes(column: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// Whether values of the type say where others lie, which nobody follows when they are moved.
+/// Whether values of the type refer to other bytes, which a move does not follow.
 fn holds_positions(data_type: &DataType) -> bool {
     use DataType::*;
     match data_type {
@@ -252,7 +253,7 @@ fn dictionary(table: &ArrowTable, column: usize, values: &DataType) -> Result<Ar
     Ok(only.unwrap_or_else(|| new_empty_array(values)))
 }
 
-/// What is done with codes of the type at hand, which it calls `$Code`; `None` of others.
+/// Runs code with the code type at hand as `$Code`; `None` for other types.
 macro_rules! with_codes {
     ($data_type:expr, $Code:ident => $what:expr) => {
         with_codes!($data_type, $Code => $what, Int8: Int8Type, Int16: Int16Type, Int32: Int32Type, Int64: Int64Type,
@@ -275,7 +276,7 @@ fn attach(codes: &ArrayRef, values: &ArrayRef) -> std::result::Result<ArrayRef, 
     attached.unwrap_or_else(|| Err(other()))
 }
 
-/// Codes that stand for other places; `None`: a place has no code.
+/// Remapped codes; `None`: a position has no code.
 fn recoded(codes: &ArrayRef, places: &[usize]) -> Option<ArrayRef> {
     with_codes!(codes.data_type(), Code => {
         let place = |code: <Code as ArrowPrimitiveType>::Native| places.get(code.as_usize()).copied();
@@ -285,7 +286,7 @@ fn recoded(codes: &ArrayRef, places: &[usize]) -> Option<ArrayRef> {
     })?
 }
 
-/// An error of the Arrow library while something was done.
+/// An error of the Arrow library during an operation.
 pub(super) fn failed(action: &'static str) -> impl Fn(ArrowError) -> OocError {
     move |cause| FormatError::Arrow { action: action.to_string(), cause }.into()
 }

@@ -1,12 +1,14 @@
-//! What rows are ordered by: bytes that compare as the rows do, and the first eight of them as a number.
+//! Sort keys of rows: bytes that compare like the rows, and the first eight of them as a number.
 //!
 //! ```text
 //! columns ──► floats made plain (-0 is 0, one NaN) ──► arrow_row: bytes that compare as the columns do
 //!                                                        └─► their first 8 bytes that differ: a u64
 //! ```
 //!
-//! A column without NULLs has the same byte in front of each of its values, which the number leaves out. Where it has
-//! all the rest (one integer of any width, a date and an `i32`), the bytes are not kept.
+//! A column without NULLs has the same byte before each of its values, which the number leaves out. If the number
+//! contains everything (one integer of any width, a date and an `i32`), the bytes are not kept.
+//!
+//! The number decides nearly every comparison.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,37 +32,37 @@ const PREFIX_BYTES: usize = 8;
 pub(super) struct KeyMaker {
     /// The columns of the table, most significant first.
     pub columns: Vec<usize>,
-    /// By key column: the values that its codes stand for, where codes do not compare as they do.
+    /// By key column: the values of its codes, if codes do not compare like these.
     values: Vec<Option<ArrayRef>>,
     converter: RowConverter,
-    /// Bytes of all columns of fixed width, in a row.
+    /// Bytes of all fixed-width columns in a row.
     row_bytes: usize,
-    /// Of those of them that come before the first other.
+    /// Of these, the ones before the first other column.
     fixed_bytes: usize,
-    /// Which of these, and of the rest, are a row's number.
+    /// Which of these, and of the rest, form a row's number.
     ranges: Vec<Range<usize>>,
     is_fixed: bool,
     is_whole: bool,
 }
 
-/// A key: keys compare as their rows do.
+/// A key: keys compare like their rows.
 pub(super) type Key<'a> = (u64, &'a [u8]);
 
 /// The keys of some rows.
 #[derive(Debug)]
 pub(super) struct Keys {
     pub prefixes: Vec<u64>,
-    /// `None`: the numbers are all.
+    /// `None`: the numbers are everything.
     rows: Option<Rows>,
 }
 
 impl Keys {
-    /// Whether the numbers are all.
+    /// Whether the numbers are everything.
     pub fn is_whole(&self) -> bool {
         self.rows.is_none()
     }
 
-    /// What comes behind the number.
+    /// The bytes after the number.
     pub fn row(&self, row: usize) -> &[u8] {
         self.rows.as_ref().map_or(&[], |rows| rows.row(row).data())
     }
@@ -75,7 +77,7 @@ impl Keys {
         (self.prefixes[row], self.row(row))
     }
 
-    /// Bytes that the key of a row takes.
+    /// Bytes of a row's key.
     pub fn row_bytes(&self, row: usize) -> u64 {
         let rest = self.rows.as_ref().map_or(0, |rows| rows.row_len(row) + size_of::<usize>());
         (PREFIX_BYTES + rest) as u64
@@ -83,10 +85,10 @@ impl Keys {
 }
 
 impl KeyMaker {
-    /// Of rows with these columns; one that is named again decides nothing.
+    /// For rows with these columns; a repeated column decides nothing.
     ///
     /// # Errors
-    /// A column that has no order, none at all.
+    /// A column without an order; no columns.
     pub fn new(columns: &Columns, by: &[OrderKey]) -> Result<KeyMaker> {
         if by.is_empty() {
             return Err(OocError::usage("no column to sort by", "name one"));
@@ -123,7 +125,7 @@ impl KeyMaker {
         Ok(maker)
     }
 
-    /// Looks codes up in the dictionaries that the columns have by now.
+    /// Looks up codes in the current dictionaries of the columns.
     pub fn follow(&mut self, columns: &Columns) {
         for (values, column) in self.values.iter_mut().zip(&self.columns) {
             if values.is_some() {
@@ -132,7 +134,7 @@ impl KeyMaker {
         }
     }
 
-    /// Takes note of how a column's values lie in the bytes of a row: a byte for NULLs in front of each.
+    /// Records the layout of a column's values in the bytes of a row: a NULL byte before each.
     fn add_width(&mut self, data_type: &DataType, may_be_null: bool) {
         let (start, width) = (self.fixed_bytes, fixed_bytes(data_type));
         self.row_bytes += width.map_or(0, |bytes| 1 + bytes);
@@ -150,13 +152,13 @@ impl KeyMaker {
         }
     }
 
-    /// The columns that keys are made of, of a batch that has all of them.
+    /// The key columns of a complete batch.
     pub fn arrays(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let arrays = self.columns.iter().map(|i| batch.column(*i).clone()).collect();
         self.resolved(arrays)
     }
 
-    /// Key columns as codes, made what they are ordered by.
+    /// Key columns with codes replaced by their sort values.
     pub fn resolved(&self, arrays: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
         let resolve = |(array, values): (ArrayRef, &Option<ArrayRef>)| {
             let array = match values {
@@ -169,7 +171,7 @@ impl KeyMaker {
         arrays.into_iter().zip(&self.values).map(resolve).collect()
     }
 
-    /// Bytes that making the keys of such columns takes at most.
+    /// Maximum bytes for making the keys of such columns.
     pub fn bytes_max(&self, arrays: &[ArrayRef]) -> u64 {
         let rows = arrays.first().map_or(0, |array| array.len());
         // Text comes in blocks of 8 and 32 bytes, each with a byte behind it.
@@ -179,7 +181,7 @@ impl KeyMaker {
         rows as u64 * self.fixed_row_bytes() + texts
     }
 
-    /// About what texts add to the keys of a batch that has all columns.
+    /// Approximate bytes of texts in the keys of a complete batch.
     pub fn texts_bytes(&self, batch: &RecordBatch) -> u64 {
         let of_column = |(column, values): (&usize, &Option<ArrayRef>)| {
             let array = batch.column(*column);
@@ -196,7 +198,7 @@ impl KeyMaker {
         self.columns.iter().zip(&self.values).map(of_column).sum()
     }
 
-    /// The same of a row, its texts aside.
+    /// The same for a row, without its texts.
     pub fn fixed_row_bytes(&self) -> u64 {
         (self.row_bytes + size_of::<usize>() + PREFIX_BYTES) as u64
     }
@@ -227,10 +229,10 @@ impl KeyMaker {
     }
 }
 
-/// Columns of a table by their names.
+/// Columns of a table by name.
 ///
 /// # Errors
-/// One that is not there, there several times, or named twice.
+/// One that is missing, ambiguous, or named twice.
 pub(super) fn named(columns: &Columns, by: &[SortKey]) -> Result<Vec<OrderKey>> {
     let mut keys: Vec<OrderKey> = Vec::new();
     for key in by {
@@ -263,7 +265,7 @@ fn find(columns: &Columns, name: &str) -> Result<usize> {
     }
 }
 
-/// The type that a column's rows are ordered as, and the values of codes that do not compare as these do.
+/// The sort type of a column's rows, and the values of codes that do not compare like these.
 fn ordered(columns: &Columns, column: usize) -> Result<(DataType, Option<ArrayRef>)> {
     let field = columns.table.field(column);
     let (data_type, values) = match (field.data_type(), &columns.dictionaries[column]) {
@@ -288,7 +290,7 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Bytes of a value in a row, the one for NULLs aside; `None`: they differ.
+/// Bytes of a value in a row, without the NULL byte; `None`: variable.
 fn fixed_bytes(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::Null => Some(0),
@@ -298,7 +300,7 @@ fn fixed_bytes(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// Bytes of a column's values, without what its views do not show.
+/// Bytes of a column's values, without bytes that its views do not show.
 pub(super) fn shown_bytes(array: &ArrayRef) -> u64 {
     match array.data_type() {
         DataType::Utf8View | DataType::BinaryView => 16 * array.len() as u64 + text_bytes(array),
@@ -309,7 +311,7 @@ pub(super) fn shown_bytes(array: &ArrayRef) -> u64 {
     }
 }
 
-/// Bytes of all values of a column of text.
+/// Bytes of all values of a text column.
 fn text_bytes(array: &ArrayRef) -> u64 {
     let difference = |first: Option<i64>, last: Option<i64>| {
         last.unwrap_or(0).saturating_sub(first.unwrap_or(0)) as u64
@@ -331,7 +333,7 @@ fn text_bytes(array: &ArrayRef) -> u64 {
     }
 }
 
-/// Floats with one zero and one NaN, which is above all.
+/// Floats with one zero and one NaN, which is greatest.
 fn one_zero_one_nan(array: &ArrayRef) -> ArrayRef {
     type Half = <Float16Type as ArrowPrimitiveType>::Native;
     fn of<T: ArrowPrimitiveType>(

@@ -1,4 +1,4 @@
-//! Rows of which all that come before are written: sorted in memory, gathered and written in their turn.
+//! Rows whose predecessors are all written: sorted in memory, gathered and written in turn.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::Result;
 /// Rows that are gathered at a time.
 const GATHER_ROWS: usize = 32 << 10;
 
-/// What an array takes besides its values.
+/// Overhead of an array beside its values.
 const ARRAY_BYTES: u64 = 1024;
 
 /// The rows of a leaf, in memory.
@@ -30,18 +30,18 @@ pub(super) struct Leaf<'a> {
 }
 
 impl<'a> Leaf<'a> {
-    /// With room for so many rows.
+    /// With room for this many rows.
     pub fn with_capacity(rows: usize) -> Self {
         Leaf { entries: Vec::with_capacity(rows), ..Leaf::default() }
     }
 
-    /// Memory that so many rows take here, and when they are gathered, their values aside.
+    /// Memory for this many rows here and while they are gathered, without their values.
     pub fn needs_bytes(work: &Work<'_>, rows: u64) -> u64 {
         let arrays = (rows / GATHER_ROWS as u64 + 1) * work.columns.plain.fields().len() as u64;
         rows * size_of::<u128>() as u64 + arrays * ARRAY_BYTES
     }
 
-    /// Some rows of a batch that follows those that are here.
+    /// Adds rows of a batch that follows the present ones.
     pub fn add(&mut self, batch: &'a RecordBatch, keys: &'a Keys, rows: impl Iterator<Item = u32>) {
         let number = (self.batches.len() as u128) << 32;
         let entry = |row| u128::from(keys.prefixes[row as usize]) << 64 | number | u128::from(row);
@@ -50,7 +50,7 @@ impl<'a> Leaf<'a> {
         self.keys.push(keys);
     }
 
-    /// Puts the rows in order, equal ones in that of the input.
+    /// Sorts the rows; equal ones keep the order of the input.
     pub fn sort(&mut self) {
         let keys = &self.keys;
         if keys.iter().all(|keys| keys.is_whole()) {
@@ -63,7 +63,7 @@ impl<'a> Leaf<'a> {
         });
     }
 
-    /// The rows as the table has them. What they take beyond `held_bytes` comes out of the reservation.
+    /// The rows in table form. Memory beyond `held_bytes` comes from the reservation.
     pub fn gather(
         &self,
         work: &Work<'_>,
@@ -93,7 +93,7 @@ impl<'a> Leaf<'a> {
     }
 }
 
-/// A column without what its views do not show.
+/// A column without bytes that its views do not show.
 pub(super) fn compact(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Utf8View => Arc::new(column.as_string_view().gc()),
@@ -105,7 +105,7 @@ pub(super) fn compact(column: &ArrayRef) -> ArrayRef {
 /// The file that is written.
 pub(super) struct Output {
     pub writer: ArrowWriter,
-    /// Of rows that wait for their batch to be full: they are as many bytes at most.
+    /// Maximum bytes of rows that wait for a full batch.
     pending_bytes_max: u64,
     pending_bytes: u64,
 }

@@ -1,5 +1,5 @@
-//! Tables of Arrow files, sorted by columns into one file: stable, in one pass where they fit the memory, in two
-//! where they do not.
+//! Tables of Arrow files, sorted by columns into one file: stable, in one pass if they fit in memory, otherwise
+//! in two.
 //!
 //! ```text
 //! batches ─► keys: bytes that compare as the rows do, their first eight as a number
@@ -26,15 +26,16 @@
 //! # Order
 //!
 //! By the first column, then the next. Numbers, dates and timestamps by value; NaN above all other floats, -0 equal to
-//! 0; text and binary by bytes, whether they have a dictionary or not; `false` before `true`. NULLs come last in
-//! ascending and first in descending order, as in SQL and PostgreSQL, unless a [`SortKey`] says otherwise. Rows that
-//! are equal stay in the order of the input: files by path, batches and rows as they lie.
+//! 0; text and binary by bytes, with or without a dictionary; `false` before `true`. NULLs come last in ascending and
+//! first in descending order, as in SQL and PostgreSQL, unless a [`SortKey`] says otherwise. Equal rows keep the order
+//! of the input: files by path, batches and rows by position.
 //!
 //! # Memory and disk
 //!
-//! All that grows is reserved from the limit before it is held, mapped files included. A record batch of the input is
-//! read whole: the limit must have room for the largest, twice. Temporary files have no names, so nothing is left of
-//! them however the process ends; their bytes have checksums. [`plan_table_sort`] says beforehand what they take.
+//! All growing memory is reserved from the limit before it is used, including mapped files. Record batches of the
+//! input are read whole: the limit must have room for the largest, twice. Temporary files have no names, so the
+//! process leaves nothing behind however it ends; their bytes have checksums. [`plan_table_sort`] predicts their
+//! size.
 
 mod batches;
 mod columns;
@@ -71,12 +72,12 @@ use turns::Turns;
 use two_passes::Divided;
 use work::Work;
 
-/// A column that rows are ordered by.
+/// A sort column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SortKey {
     /// Its name.
     pub column: String,
-    /// Which value comes first.
+    /// The direction.
     pub order: Order,
     /// Whether NULLs come first; `None`: as in SQL, last in ascending and first in descending order.
     pub nulls_first: Option<bool>,
@@ -94,7 +95,7 @@ impl SortKey {
     }
 }
 
-/// `NAME`, and after it `:asc` or `:desc`, and `:nulls-first` or `:nulls-last`.
+/// `NAME`, optionally followed by `:asc` or `:desc`, and `:nulls-first` or `:nulls-last`.
 impl FromStr for SortKey {
     type Err = String;
 
@@ -122,54 +123,54 @@ impl FromStr for SortKey {
     }
 }
 
-/// What is to be sorted.
+/// The sort to run.
 #[derive(Debug, Clone)]
 pub struct TableSortJob {
-    /// An Arrow IPC file, or a folder of such files, which are one table.
+    /// An Arrow IPC file, or a folder of such files that form one table.
     pub input: PathBuf,
-    /// The file of its rows, sorted. It may be the input: that is replaced when all is done.
+    /// The sorted output file. It may be the input, which is replaced at the end.
     pub output: PathBuf,
-    /// The columns to sort by, the most significant first.
+    /// The sort columns, most significant first.
     pub by: Vec<SortKey>,
-    /// Where temporary files are made, if memory is too small; `None`: beside the output.
+    /// Folder of temporary files, if memory is too small; `None`: beside the output.
     pub temporary_folder: Option<PathBuf>,
-    /// What they may take, in bytes; `None`: what there is.
+    /// Their limit in bytes; `None`: the free space.
     pub temporary_limit_bytes: Option<u64>,
-    /// Rows of a record batch of the output; `None`: 2^20. There are fewer where memory is small.
+    /// Rows of a record batch of the output; `None`: 2^20. Fewer if memory is small.
     pub rows_per_batch: Option<usize>,
 }
 
-/// What a sort will take.
+/// The predicted cost of a sort.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TableSortPlan {
     /// Rows of the table.
     pub rows: u64,
-    /// Its bytes in memory, at most.
+    /// Maximum bytes in memory.
     pub bytes: u64,
-    /// Host memory that may be used.
+    /// Usable host memory.
     pub host_limit_bytes: u64,
-    /// 1: it fits the memory. 2: by way of temporary files.
+    /// 1: it fits in memory. 2: through temporary files.
     pub passes: u32,
-    /// About what temporary files take at most: they are compressed, and take more than the table only where buckets
-    /// must be divided again (keys that a sample did not show, or very little memory).
+    /// Approximate maximum of temporary files: they are compressed, and exceed the table only if buckets must be
+    /// partitioned again (keys that a sample missed, or very little memory).
     pub temporary_bytes: u64,
 }
 
-/// A part of the work.
+/// A stage of the work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Stage {
-    /// What it was for.
+    /// Its purpose.
     pub name: &'static str,
-    /// How long it took.
+    /// Its duration.
     pub wall_ns: u64,
 }
 
-/// What a sort did.
+/// The report of a sort.
 #[derive(Debug, Clone, Serialize)]
 pub struct TableSortReport {
-    /// What every operator reports; there are no races.
+    /// The common report of operators; there are no races.
     pub report: Report,
-    /// What it was to take.
+    /// The prediction.
     pub plan: TableSortPlan,
     /// Record batches that were written.
     pub batches: u64,
@@ -178,7 +179,7 @@ pub struct TableSortReport {
 }
 
 impl TableSortReport {
-    /// What a person reads, line by line.
+    /// The human-readable lines.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!("{} rows in {} record batches", self.plan.rows, self.batches)];
         lines.extend(self.report.lines());
@@ -188,7 +189,7 @@ impl TableSortReport {
     }
 }
 
-/// A table and how it will be sorted.
+/// A table and its sort plan.
 struct Prepared {
     room: Room,
     table: ArrowTable,
@@ -235,20 +236,20 @@ impl Prepared {
     }
 }
 
-/// Says what a sort will take, from the files' metadata.
+/// Predicts the cost of a sort from the files' metadata.
 ///
 /// # Errors
-/// As [`sort_table`]'s before it reads rows.
+/// Those of [`sort_table`] before it reads rows.
 pub fn plan_table_sort(job: &TableSortJob, options: &Options) -> Result<TableSortPlan> {
     Ok(Prepared::new(job, options)?.plan)
 }
 
-/// Sorts a table into one file, by columns. Values of all columns leave as they came.
+/// Sorts a table by columns into one file. Values of all columns are preserved.
 ///
 /// # Errors
-/// [`OocError::Usage`] of columns that are not there or have no order; [`OocError::Budget`] where the limit of memory
-/// is too small for the largest record batch; [`OocError::Format`] of files, and where temporary files would take more
-/// than they may. None leaves an output or a temporary file.
+/// [`OocError::Usage`] for columns that are missing or have no order; [`OocError::Budget`] if the memory limit is too
+/// small for the largest record batch; [`OocError::Format`] for files, and if temporary files would exceed their
+/// limit. None leaves an output or a temporary file.
 pub fn sort_table(job: &TableSortJob, options: &Options) -> Result<TableSortReport> {
     let started = Instant::now();
     let prepared = Prepared::new(job, options)?;

@@ -1,4 +1,4 @@
-//! Rows that fit the memory: read once, divided, and gathered from where they are.
+//! Rows that fit in memory: read once, partitioned, and gathered in place.
 
 use std::ops::Range;
 
@@ -30,10 +30,10 @@ struct Part {
     is_single: bool,
 }
 
-/// Sorts what fits the memory.
+/// Sorts rows that fit in memory.
 ///
 /// # Errors
-/// [`crate::OocError::Budget`] if it does not; nothing was written then.
+/// [`crate::OocError::Budget`] if they do not; nothing was written then.
 pub(super) fn sort(
     work: &Work<'_>,
     source: &Source<'_>,
@@ -98,7 +98,7 @@ fn read(work: &Work<'_>, source: &Source<'_>) -> Result<Vec<Piece>> {
     Ok(pieces)
 }
 
-/// Keys out of all pieces, evenly.
+/// Keys of all pieces, sampled evenly.
 fn sample(pieces: &[Piece], buckets: usize) -> Vec<Sampled> {
     let rows: usize = pieces.iter().map(|piece| piece.batch.num_rows()).sum();
     let step = rows.div_ceil(buckets * 64).max(1);
@@ -132,7 +132,7 @@ fn divide(work: &Work<'_>, splitters: &Splitters, pieces: &mut [Piece]) -> Resul
     Ok(())
 }
 
-/// The buckets in their order; those of one key, whose rows are in order, in parts of about `leaf_rows`.
+/// The buckets in order; those of a single key, whose rows are in order, in parts of about `leaf_rows`.
 fn parts(splitters: &Splitters, pieces: &[Piece], leaf_rows: u64) -> Vec<Part> {
     let mut parts = Vec::new();
     for bucket in 0..splitters.buckets() {

@@ -1,47 +1,47 @@
-//! How memory is shared out.
+//! The division of memory.
 
 use super::turns::SLACK_SHARE;
 
-/// Rows of a record batch of the output, if nobody says and memory allows.
+/// Default rows of a record batch of the output, if memory allows.
 const BATCH_ROWS: usize = 1 << 20;
 
-/// Bytes of a unit, a granule or a leaf beyond which nothing is gained.
+/// Bytes of a unit, a granule or a leaf beyond which there is no gain.
 const PART_BYTES_MAX: u64 = 8 << 20;
 
 const PART_BYTES_MIN: u64 = 8 << 10;
 
-/// Blocks of fewer bytes are mostly metadata.
+/// Smaller blocks are mostly metadata.
 const BLOCK_BYTES_MIN: u64 = 16 << 10;
 
-/// What is known of a block takes so many bytes, at most, which may be one in [`SLACK_SHARE`] of all memory.
+/// Maximum bytes of a block's entry; all entries may take one in [`SLACK_SHARE`] of all memory.
 const BLOCK_NOTE_BYTES: u64 = 64;
 
-/// Buckets at most: their numbers have 16 bits, and a frequent key makes two more of one.
+/// Maximum buckets: their numbers have 16 bits, and a frequent key splits one into three.
 const BUCKETS_MAX: u64 = 4096;
 
 const BUCKETS_MIN: u64 = 4;
 
-/// Rows and bytes that are worked on at a time.
+/// Rows and bytes that are processed at a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     /// Threads that work.
     threads: u64,
-    /// Rows of a record batch of the output, and bytes at most.
+    /// Rows of a record batch of the output, and its maximum bytes.
     pub batch_rows: usize,
     pub batch_bytes: u64,
     /// Small batches that are read as one.
     pub unit_bytes: u64,
-    /// What is divided at a time, and all that this takes.
+    /// The unit of partitioning, and its total memory.
     pub granule_bytes: u64,
     pub granule_needs_bytes: u64,
     limit_bytes: u64,
-    /// What a bucket may take to be sorted, and what it should.
+    /// Maximum and target size of a bucket.
     pub leaf_bytes_max: u64,
     leaf_bytes: u64,
 }
 
 impl Sizes {
-    /// For rows of `row_bytes` bytes, whose keys take `key_bytes`.
+    /// For rows of `row_bytes` bytes with keys of `key_bytes`.
     pub fn new(
         limit_bytes: u64,
         threads: usize,
@@ -69,7 +69,7 @@ impl Sizes {
         }
     }
 
-    /// What writing takes: rows that wait, their batch, its bytes.
+    /// Memory for writing: waiting rows, their batch, its bytes.
     pub fn output_bytes(&self) -> u64 {
         Self::output_bytes_of(self.batch_bytes)
     }
@@ -78,7 +78,7 @@ impl Sizes {
         3 * batch_bytes
     }
 
-    /// What sorting in one pass takes, where so many bytes of rows are held with their keys.
+    /// Memory for sorting in one pass, with this many bytes of rows and keys held.
     pub fn one_pass_bytes(&self, bytes: u64) -> u64 {
         bytes + self.output_bytes() + 3 * (self.threads + 1) * self.one_pass_leaf_bytes(bytes)
     }
@@ -92,7 +92,7 @@ impl Sizes {
         (self.one_pass_leaf_bytes(bytes) * rows / bytes.max(1)).max(1)
     }
 
-    /// Into how many buckets so many bytes of rows are divided.
+    /// Number of buckets for this many bytes of rows.
     pub fn buckets(&self, bytes: u64) -> usize {
         let noted =
             (BLOCK_NOTE_BYTES * SLACK_SHARE).saturating_mul(bytes) / self.limit_bytes.max(1);

@@ -1,4 +1,4 @@
-//! Rows in the order of the input, a unit at a time: batches of a table, or that are held, or blocks that were spilled.
+//! Rows in input order, a unit at a time: batches of a table, held batches, or spilled blocks.
 
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_select::concat::concat_batches;
@@ -14,27 +14,27 @@ use super::turns::SLACK_SHARE;
 use super::work::Work;
 use crate::Result;
 
-/// Units that a sample comes from, at most.
+/// Maximum of sampled units.
 const SAMPLED_UNITS: usize = 64;
 
-/// Batches of a table that follow each other and are read as one.
+/// Consecutive batches of a table that are read as one.
 #[derive(Debug, Default)]
 pub(super) struct Unit {
     /// File and batch.
     batches: Vec<(u32, u32)>,
-    /// Of all of them, at most.
+    /// Maximum over all of them.
     pub bytes: u64,
     pub rows: u64,
 }
 
 impl Unit {
-    /// Memory that reading takes: batches that become one are there twice.
+    /// Memory for reading: batches that are joined exist twice.
     pub fn needs_bytes(&self) -> u64 {
         if self.batches.len() > 1 { 2 * self.bytes } else { self.bytes }
     }
 }
 
-/// All batches of a table that have rows, in units of up to `unit_bytes` or of one batch.
+/// All non-empty batches of a table, in units of up to `unit_bytes` or of one batch.
 pub(super) fn units(table: &ArrowTable, unit_bytes: u64) -> Result<Vec<Unit>> {
     let mut units: Vec<Unit> = Vec::new();
     for (file, source) in table.files().iter().enumerate() {
@@ -53,17 +53,17 @@ pub(super) fn units(table: &ArrowTable, unit_bytes: u64) -> Result<Vec<Unit>> {
     Ok(units)
 }
 
-/// Where units come from.
+/// The source of units.
 #[derive(Debug)]
 pub(super) enum Source<'a> {
     Table(&'a ArrowTable, &'a [Unit]),
-    /// Batches in memory that somebody has reserved, as they are sorted.
+    /// Batches in memory, reserved by their owner, in sort form.
     Held(&'a [RecordBatch]),
     Spilled(&'a Blocks, Vec<&'a [Block]>),
 }
 
 impl<'a> Source<'a> {
-    /// Blocks that follow each other, in units of up to `unit_bytes` or of one block.
+    /// Consecutive blocks, in units of up to `unit_bytes` or of one block.
     pub fn spilled(blocks: &'a Blocks, unit_bytes: u64) -> Self {
         let mut bytes = 0;
         let fits = |_: &Block, next: &Block| {
@@ -83,7 +83,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Memory that reading takes.
+    /// Memory for reading.
     pub fn needs_bytes(&self, unit: usize) -> u64 {
         match self {
             Source::Table(_, units) => units[unit].needs_bytes(),
@@ -94,7 +94,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// What of it stays taken while the rows do.
+    /// The part of it that stays in use while the rows do.
     pub fn holds_bytes(&self, unit: usize) -> u64 {
         match self {
             Source::Table(_, units) => units[unit].bytes,
@@ -120,7 +120,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The rows of a unit, as they are sorted.
+    /// The rows of a unit in sort form.
     pub fn read(&self, work: &Work<'_>, unit: usize) -> Result<RecordBatch> {
         let mut batches: Vec<RecordBatch> = match self {
             Source::Table(table, units) => {
@@ -142,7 +142,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Gives pages of the files that a unit was read from back.
+    /// Releases pages of the files that a unit was read from.
     pub fn release(&self, work: &Work<'_>, unit: usize) {
         let Source::Table(table, units) = self else { return };
         if work.releases_mapped {
@@ -164,7 +164,7 @@ impl<'a> Source<'a> {
         Ok(batch.columns().iter().map(codes).collect())
     }
 
-    /// About `count` keys out of all units; fewer where they would take too much memory.
+    /// About `count` keys sampled from all units; fewer if they would take too much memory.
     pub fn sample(&self, work: &Work<'_>, count: usize) -> Result<Vec<Sampled>> {
         let units = self.units().min(SAMPLED_UNITS);
         let chosen = |n: usize| {
@@ -216,7 +216,7 @@ pub(super) fn batch_bytes(batch: &RecordBatch) -> u64 {
     batch.columns().iter().map(shown_bytes).sum()
 }
 
-/// One row out of every `step`, at random: rows of a batch are often in some order. Of key columns, as they are ordered.
+/// A random row out of every `step`, because rows of a batch are often ordered. Of key columns in sort form.
 fn picked(
     work: &Work<'_>,
     columns: &[ArrayRef],
@@ -229,7 +229,7 @@ fn picked(
     work.maker.resolved(columns.iter().map(|c| take(&**c)).collect::<Result<_>>()?)
 }
 
-/// A number that looks like chance, always the same.
+/// A deterministic pseudo-random number.
 pub(super) fn mixed(number: u64) -> u64 {
     let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 16

@@ -1,20 +1,20 @@
-//! Which bucket a key belongs to.
+//! Maps keys to buckets.
 
 use super::keys::{Key, Keys};
 
 /// A sampled key.
 pub(super) type Sampled = (u64, Box<[u8]>);
 
-/// Where buckets begin: at a key, or behind it.
+/// Where buckets begin: at a key, or after it.
 #[derive(Debug)]
 pub(super) struct Splitters {
-    /// Sorted by key; one that stands twice is alone in the bucket between.
+    /// Sorted by key; a key that occurs twice is alone in the bucket between.
     bounds: Vec<(Sampled, bool)>,
 }
 
 impl Splitters {
-    /// About `buckets` buckets that share the sample evenly. A key that would fill one has one of its own. Unless all
-    /// rows are in one that has one key, no bucket has all rows of which the sample is.
+    /// About `buckets` buckets that share the sample evenly. A key that would fill one has its own. No bucket has all
+    /// sampled rows unless it has a single key.
     pub fn of_sample(mut sample: Vec<Sampled>, buckets: usize) -> Splitters {
         sample.sort_unstable();
         let mut bounds: Vec<(Sampled, bool)> = Vec::new();
@@ -37,7 +37,7 @@ impl Splitters {
         self.bounds.len() + 1
     }
 
-    /// Whether one key alone can be in the bucket.
+    /// Whether the bucket can contain only one key.
     pub fn is_single(&self, bucket: usize) -> bool {
         let around = bucket.checked_sub(1).and_then(|before| self.bounds.get(before..before + 2));
         around.is_some_and(|around| around[0].0 == around[1].0)
@@ -51,7 +51,7 @@ impl Splitters {
         })
     }
 
-    /// The rows in the order of their buckets, those of a bucket in theirs; and where each bucket begins, and ends.
+    /// The rows in bucket order, stable within a bucket; and the borders of the buckets.
     pub fn divide(&self, keys: &Keys) -> (Vec<u32>, Vec<u32>) {
         let rows = keys.prefixes.len();
         let ids: Vec<u16> = (0..rows).map(|row| self.bucket(keys.key(row)) as u16).collect();

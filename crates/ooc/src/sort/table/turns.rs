@@ -1,11 +1,10 @@
-//! Items worked on side by side and ended in their order, as memory allows.
+//! Items processed in parallel and finished in order, as memory allows.
 //!
 //! ```text
 //! items in their order ─► memory for one, or wait ─► work, by any thread ─► its turn ─► end
 //! ```
 //!
-//! Memory is given in the order of the items, so the one whose turn it is always has its own: nobody waits for one who
-//! waits for him.
+//! Memory is granted in item order, so the item whose turn it is always has its memory: there are no circular waits.
 
 use std::sync::Arc;
 
@@ -15,10 +14,10 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{OocError, Result};
 
-/// Which part of all memory items leave to others: one in so many.
+/// The share of memory that items leave to others: one in this many.
 pub(super) const SLACK_SHARE: u64 = 16;
 
-/// Who works, with what memory, and until when.
+/// The threads, their memory, and the cancellation token.
 #[derive(Debug, Clone)]
 pub(super) struct Turns {
     pub threads: usize,
@@ -46,11 +45,12 @@ impl Turns {
         if self.token.is_cancelled() { Err(OocError::Cancelled) } else { Ok(()) }
     }
 
-    /// Lets threads `work` on 0 to `count`, each with the memory that it needs, and one at a time `end` them, in their
-    /// order. Memory that `end` does not keep is given back.
+    /// Runs `work` on the items 0 to `count` in parallel, each with the memory that it needs, and `end` on one at a
+    /// time, in order. Memory that `end` does not keep is returned.
     ///
     /// # Errors
-    /// The first of `work` or `end`; [`OocError::Memory`] where the limit does not even allow one item.
+    /// The first error of `work` or `end`; [`OocError::Memory`] if the limit does not even allow one
+    /// item.
     pub fn run<T: Send>(
         &self,
         count: usize,
@@ -106,7 +106,7 @@ impl<E> Shared<'_, E> {
         Ok(())
     }
 
-    /// The next item and its memory; `None`: there is none, or somebody failed.
+    /// The next item and its memory; `None`: there is none, or a thread failed.
     fn begin(&self, needs_bytes: impl Fn(usize) -> u64) -> Result<Option<(usize, Reservation)>> {
         let memory = &self.turns.memory;
         let mut state = self.state.lock();
@@ -135,7 +135,7 @@ impl<E> Shared<'_, E> {
         }
     }
 
-    /// `false` if somebody failed.
+    /// `false` if a thread failed.
     fn wait_for_turn(&self, item: usize) -> bool {
         let mut state = self.state.lock();
         while state.ended != item && !state.failed {
@@ -145,7 +145,7 @@ impl<E> Shared<'_, E> {
     }
 }
 
-/// Lets nobody wait for one who has failed, or panicked.
+/// Releases waiting threads when one has failed or panicked.
 struct Failing<'a, 'b, E> {
     shared: &'a Shared<'b, E>,
     is_over: bool,

@@ -1,4 +1,4 @@
-//! Rows larger than memory: divided into temporary files, and each bucket sorted.
+//! Rows larger than memory: partitioned into temporary files, then each bucket sorted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use super::splitters::Splitters;
 use super::work::Work;
 use crate::Result;
 
-/// Rows of one bucket, in the order of the input.
+/// Rows of one bucket, in input order.
 #[derive(Debug)]
 struct Bucket {
     blocks: Blocks,
@@ -24,7 +24,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Memory that sorting takes: the rows, their keys, and the rows in order.
+    /// Memory for sorting: the rows, their keys, and the sorted rows.
     fn needs_bytes(&self, work: &Work<'_>) -> u64 {
         let blocks = self.blocks.list();
         let read = blocks.iter().map(Block::file_bytes).max().unwrap_or(0);
@@ -47,7 +47,7 @@ pub(super) struct Divided {
 }
 
 impl Divided {
-    /// Without rows yet: for about `bytes` bytes of rows like those of a source.
+    /// Empty, for about `bytes` bytes of rows like those of a source.
     pub fn like(
         work: &Work<'_>,
         source: &Source<'_>,
@@ -72,7 +72,7 @@ impl Divided {
         Ok(divided)
     }
 
-    /// Rows that come behind those that are here.
+    /// Rows that follow the present ones.
     pub fn add(&mut self, work: &Work<'_>, source: &Source<'_>) -> Result<()> {
         let Divided { splitters, partitions } = self;
         work.turns.run(
@@ -98,7 +98,7 @@ impl Divided {
         )
     }
 
-    /// The buckets that have rows, in the order of their keys, with the memory of their lists.
+    /// The non-empty buckets in key order, with the memory of their lists.
     fn buckets(self) -> Vec<(Bucket, Option<Reservation>)> {
         let Divided { splitters, partitions } = self;
         let bucket = |(number, part): (usize, Part)| {
@@ -110,7 +110,7 @@ impl Divided {
     }
 }
 
-/// Sorts rows that were divided.
+/// Sorts rows that were partitioned.
 pub(super) fn sort(
     work: &Work<'_>,
     divided: Divided,
@@ -186,7 +186,7 @@ struct Divider<'a> {
 }
 
 impl Divider<'_> {
-    /// The blocks of all rows, with the numbers of their buckets.
+    /// The blocks of all rows, with their bucket numbers.
     fn divide(
         &self,
         batch: &RecordBatch,

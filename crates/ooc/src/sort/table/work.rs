@@ -1,4 +1,4 @@
-//! What every part of a sort knows.
+//! The shared state of a table sort.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -12,21 +12,21 @@ use super::sizes::Sizes;
 use super::turns::Turns;
 use crate::Result;
 
-/// One call, and what it has done so far.
+/// One call and its progress.
 #[derive(Debug)]
 pub(super) struct Work<'a> {
     pub columns: &'a Columns,
     pub maker: &'a KeyMaker,
     pub turns: Turns,
     pub sizes: Sizes,
-    /// Whether pages of mapped files are given back when they were read.
+    /// Whether pages of mapped files are released after reading.
     pub releases_mapped: bool,
     pub stages: Mutex<Vec<Stage>>,
     pub temporary_bytes: AtomicU64,
 }
 
 impl Work<'_> {
-    /// Does a part of the work and takes note of how long it took.
+    /// Runs a stage and records its duration.
     pub fn staged<T>(&self, name: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
         let started = Instant::now();
         let done = run()?;

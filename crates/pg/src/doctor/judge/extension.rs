@@ -1,4 +1,4 @@
-//! Is it there, is it on, and what is there to run it?
+//! Whether the extension exists, is enabled, and has a processor to run on.
 
 use headrace_doctor::{Finding, Known};
 
@@ -54,7 +54,7 @@ fn setting<'a>(facts: &'a Facts, name: &str) -> &'a str {
     facts.extension_settings.get(name).map_or("", |setting| setting.value.as_str())
 }
 
-/// Every switch of the extension that is off; `headrace.force` is for tests.
+/// Every disabled switch of the extension; `headrace.force` is for tests.
 fn turned_off(facts: &Facts) -> Vec<Finding> {
     let why = |name: &str| match name {
         "headrace.enabled" => EVERY_QUERY,
@@ -110,7 +110,7 @@ fn gpus(facts: &Facts, devices: &Known<Devices>) -> Vec<Finding> {
     findings
 }
 
-/// Which tables go to the GPUs that there are.
+/// Which tables go to the available GPUs.
 fn processor_of(facts: &Facts, processor: &str) -> Finding {
     let subject = "headrace.processor";
     if processor == "cpu" {

@@ -1,4 +1,4 @@
-//! What the facts mean: a function of them alone.
+//! The meaning of the facts: a function of them alone.
 
 mod extension;
 mod server;
@@ -15,7 +15,7 @@ const OWN_PLAN: &str = "its queries run with PostgreSQL's own plan";
 const THROUGH_SERVER: &str =
     "every block goes through shared buffers, instead of files read by threads";
 
-/// All findings, in the order of the question: is it there, is it on, can it read, table by table.
+/// All findings, in order: the extension exists, is enabled, can read, then table by table.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = extension::judge(facts);
     findings.extend(server::judge(facts));

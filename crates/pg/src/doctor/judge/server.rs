@@ -1,4 +1,4 @@
-//! What of the server itself keeps blocks from being read from files.
+//! Server-wide obstacles to reading blocks from files.
 
 use headrace_doctor::Finding;
 

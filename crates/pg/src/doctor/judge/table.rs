@@ -1,4 +1,4 @@
-//! What stands in the way of one table.
+//! The obstacles of one table.
 
 use headrace_doctor::{Finding, Known};
 
@@ -8,11 +8,11 @@ use super::{OWN_PLAN, gb};
 /// From this share on nearly all blocks are read from the table's files.
 const VISIBLE_SHARE: f64 = 0.95;
 
-/// A table with this much beside its heap is told.
+/// A table with this much beside its heap is reported.
 const TOAST_SHARE: f64 = 0.1;
 const TOAST_BYTES: u64 = 8 << 20;
 
-/// If nothing does, that.
+/// If there is no obstacle, that.
 pub(super) fn judge(facts: &Facts, table: &TableFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut slow = |found: String, why: &str, remedy: String| {
@@ -45,7 +45,7 @@ fn summary(table: &TableFacts) -> String {
     format!("{}{parts}, {share:.1}% all-visible{space}", gb(table.heap_bytes))
 }
 
-/// What the extension says of it.
+/// The extension's reasons.
 fn plan(
     facts: &Facts,
     table: &TableFacts,
@@ -78,7 +78,7 @@ fn way_around(table: &TableFacts) -> String {
     }
 }
 
-/// A table that could be streamed, and is not worth it to the planner.
+/// A table that could be streamed but costs more by the planner's estimate.
 fn costs(
     facts: &Facts,
     table: &TableFacts,

@@ -9,7 +9,7 @@ fn setting(value: &str, unit: &str) -> SettingFact {
     SettingFact { value: value.into(), unit: unit.into() }
 }
 
-/// A server on which everything is well.
+/// A server without any problem.
 fn well() -> Facts {
     let own = [
         ("headrace.enabled", setting("on", "")),
@@ -103,7 +103,7 @@ fn without_the_extension_the_rest_is_of_no_use() {
     assert_eq!(code(&not_loaded), 2);
 }
 
-/// Changes one fact of what is well; the remedy must be among the findings, and the exit code 1.
+/// Breaks one fact; the remedy must be among the findings, and the exit code 1.
 fn slow(change: impl FnOnce(&mut Facts), remedy: &str) {
     let mut facts = well();
     change(&mut facts);

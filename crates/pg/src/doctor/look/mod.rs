@@ -1,4 +1,4 @@
-//! The questions. Nothing here says what is good.
+//! The queries. Nothing here judges.
 
 mod plans;
 mod tables;
@@ -26,7 +26,7 @@ const SERVER: &str = "select pg_catalog.current_setting('server_version'),
 
 const DEVICES: &str = "select name, memory_bytes, memory_used_bytes from headrace.devices";
 
-/// Who holds vacuum back: open for an hour or more.
+/// Transactions that hold back vacuum: open for an hour or more.
 const LONG_TRANSACTIONS: &str = "(select pg_catalog.format('process %s of %s, open since %s', pid, usename,
         pg_catalog.to_char(xact_start, 'YYYY-MM-DD HH24:MI'))
     from pg_catalog.pg_stat_activity
@@ -50,7 +50,7 @@ const OF_INTEREST: [&str; 8] = [
     "block_size",
 ];
 
-/// One who asks, until somebody wants to stop.
+/// A connection for questions, until it is cancelled.
 struct Look<'a> {
     session: &'a Session,
     cancel: &'a AtomicBool,

@@ -1,14 +1,14 @@
-//! What the extension says of a table: in EXPLAIN, of queries that read all of its rows.
+//! The extension's view of a table: from EXPLAIN of queries that read all of its rows.
 
 use super::super::facts::{ColumnFact, Planned};
 use super::Look;
 use crate::error::{PgError, Result};
 
-/// Not by an index: what is asked is about reading the heap.
+/// Without indexes: the question is about reading the heap.
 const OF_THE_HEAP: &str =
     "set enable_indexscan = off; set enable_indexonlyscan = off; set enable_bitmapscan = off";
 
-/// Wherever it is possible, and as the settings are.
+/// Wherever possible, and with the current settings.
 const FORCED: &str = "set headrace.enabled = on; set headrace.enable_scan = on; \
     set headrace.force = on; set headrace.min_table_size = 0";
 const AS_SET: &str = "reset headrace.enabled; reset headrace.enable_scan; \
@@ -22,7 +22,7 @@ const COLUMNS: &str =
 const NODE: &str = "Custom Scan (Headrace)";
 const REASON: &str = "Headrace not used: ";
 
-/// A plan, as EXPLAIN's text.
+/// A plan as EXPLAIN's text.
 struct Plan(Vec<String>);
 
 impl Plan {
@@ -34,7 +34,7 @@ impl Plan {
         self.0.iter().filter_map(|line| Some(line.trim().strip_prefix(REASON)?.into())).collect()
     }
 
-    /// Of all of it, in the planner's units.
+    /// The total cost, in the planner's units.
     fn cost(&self) -> Option<f64> {
         let (_, costs) = self.0.first()?.split_once("(cost=")?;
         let (_, total) = costs.split_once(' ')?.0.split_once("..")?;
@@ -43,7 +43,7 @@ impl Plan {
 }
 
 impl Look<'_> {
-    /// Of a table, by the name that a query gives it.
+    /// Of a table, by its name in a query.
     pub fn planned(&self, name: &str, oid: u32) -> Result<Planned> {
         let set = |sql: &str| self.session.execute(self.cancel, sql);
         let all_rows = format!("select pg_catalog.count(*) from {name}");

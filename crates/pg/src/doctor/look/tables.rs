@@ -6,7 +6,7 @@ use super::super::facts::TableFacts;
 use super::Look;
 use crate::error::Result;
 
-/// Tables and materialized views that are no parts of others, with their parts, the largest first.
+/// Tables and materialized views that are not parts of others, with their parts, largest first.
 const TABLES: &str = "with recursive tree (root, oid) as (
         select c.oid, c.oid from pg_catalog.pg_class c
         where c.relkind in ('r', 'm', 'p') and c.relpersistence <> 't' and c.oid >= 16384
@@ -42,12 +42,13 @@ const TOASTABLE: &str = "select attname::text from pg_catalog.pg_attribute
 
 const HAS_VISIBILITY: &str = "select from pg_catalog.pg_extension where extname = 'pg_visibility'";
 
-/// Blocks of tables that their maps say are visible to everybody.
+/// All-visible blocks of tables by their visibility maps.
 const VISIBLE: &str = "select pg_catalog.sum(all_visible)::int8
     from pg_catalog.unnest($1::oid[]) t, pg_visibility_map_summary(t::regclass)";
 
 impl Look<'_> {
-    /// Those of so many bytes, and how many others there are. With the extension loaded it is asked, too.
+    /// Those of at least this many bytes, and the number of others. If the extension is loaded, it is
+    /// asked too.
     pub fn tables(&self, min_bytes: u64, is_loaded: bool) -> Result<(Vec<TableFacts>, i64)> {
         let rows = self.ask(TABLES, &[])?;
         let has_visibility = !self.ask(HAS_VISIBILITY, &[])?.is_empty();

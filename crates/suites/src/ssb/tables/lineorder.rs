@@ -1,9 +1,9 @@
 //! Table lineorder: the lines of 1,500,000 orders a unit of scale.
 //!
-//! An order's own values are drawn by its number, a line's values by order number · 8 + line, so
-//! a batch of rows needs nothing but its position. A batch may begin and end inside an order:
-//! whole orders are generated into the buffers, because the total price needs all lines, and the
-//! columns are slices of them.
+//! An order's own values are drawn by its number, a line's values by order number · 8 + line, so a
+//! batch of rows needs only its position. A batch may begin and end inside an order: whole orders
+//! are generated into the buffers, because the total price needs all lines, and the columns are
+//! slices of them.
 
 use std::{ops::Range, sync::Arc};
 
@@ -32,14 +32,14 @@ const QUANTITY_MAX: u32 = 50;
 const DISCOUNT_MAX: u32 = 10;
 const TAX_MAX: u32 = 8;
 
-/// Positions in the line streams between two orders; a power of two not below the lines of one.
+/// Positions per order in the line streams; a power of two not below the maximum of lines.
 const POSITIONS_PER_ORDER: u64 = (LINES_MAX as u64).next_power_of_two();
 
 // The last commit date lies in the calendar.
 const _: () = assert!(ORDER_DAYS - 1 + COMMIT_DAYS_MAX < calendar::DAYS);
 
-/// dbgen's sparse order key: the order number (from 1) with two zero bits put in above its
-/// lowest three, so that of 32 consecutive keys only the first eight are used.
+/// dbgen's sparse order key: the order number (from 1) with two zero bits inserted above its lowest
+/// three, so that of 32 consecutive keys only the first eight are used.
 const fn sparse_key(order_number: u64) -> u64 {
     (order_number >> 3) << 5 | order_number & 7
 }
@@ -50,8 +50,8 @@ const fn retail_price(part: u32) -> i32 {
     (90_000 + (part / 10) % 20_001 + 100 * (part % 1000)) as i32
 }
 
-/// dbgen leaves every third customer without orders: the orders that would be theirs go to the
-/// next customer, or the one before when there is no next.
+/// dbgen leaves every third customer without orders: their orders go to the next customer, or to
+/// the previous one if there is no next.
 #[inline]
 const fn customer_with_orders(customer: u32, customers: u32) -> u32 {
     match (customer.is_multiple_of(3), customer < customers) {
@@ -164,8 +164,8 @@ impl Lineorders {
         }
     }
 
-    /// Generates the orders from `start` (an order number, zero-based) until `rows` rows are
-    /// there, and the rest of the last order.
+    /// Generates the orders from `start` (an order number, zero-based) until there are `rows` rows,
+    /// and the rest of the last order.
     fn fill(&self, start: u64, rows: usize) -> LineColumns {
         let mut columns = LineColumns::with_rows(rows + LINES_MAX as usize, self.wide_keys);
         let mut counts = LineCounts::starting_at(start);
@@ -197,7 +197,7 @@ impl Lineorders {
     }
 }
 
-/// What the lines of an order have in common.
+/// The common values of an order's lines.
 #[derive(Clone, Copy)]
 struct Order {
     /// Days after 1992-01-01.
@@ -206,7 +206,7 @@ struct Order {
     customer: i32,
 }
 
-/// What a line has of its own; money in cents.
+/// A line's own values; money in cents.
 #[derive(Clone, Copy)]
 struct Line {
     part: i32,
@@ -222,7 +222,7 @@ struct Line {
 }
 
 impl Line {
-    /// What the line adds to the order's total price.
+    /// The line's part of the order's total price.
     #[inline]
     const fn revenue_with_tax(&self) -> i32 {
         (self.revenue as i64 * (100 + self.tax) as i64 / 100) as i32

@@ -19,7 +19,7 @@ mod supplier;
 /// A table of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Table {
-    /// The fact table: one row a line of an order.
+    /// The fact table: one row per order line.
     Lineorder,
     /// Dimension `customer`.
     Customer,
@@ -27,7 +27,7 @@ pub enum Table {
     Supplier,
     /// Dimension `part`.
     Part,
-    /// Dimension `date`: one row a day.
+    /// Dimension `date`: one row per day.
     Date,
 }
 
@@ -54,7 +54,7 @@ trait RowGenerator: Send + Sync {
     fn schema(&self) -> SchemaRef;
     fn rows(&self) -> u64;
 
-    /// What the values of a column are at most, where they are worth fewer bytes than its type has.
+    /// The maximum of a column's values, if they fit fewer bytes than the type has.
     fn most(&self, _column: &str) -> Option<u32> {
         None
     }
@@ -78,7 +78,7 @@ trait RowGenerator: Send + Sync {
     }
 }
 
-/// Such a table in pieces of whole record batches.
+/// The table in pieces of whole record batches.
 struct Batches<T>(T);
 
 impl<T: RowGenerator> TableGenerator for Batches<T> {
