@@ -5,9 +5,10 @@
 //! alike. A claim is no proof: the kernel that re-encodes checks every value that is not NULL and
 //! raises a flag for one that does not fit. That segment then stays plain.
 
+use headrace_columns::repr::Repr;
 use headrace_gpu::{Function, Grid, LaunchArgs, Source, Stream, launch};
 use headrace_ir::ValueRange;
-use headrace_pipeline::bound::{Bound, Repr};
+use headrace_pipeline::bound::Bound;
 
 use crate::device::CudaDevice;
 use crate::error::CudaError;

@@ -2,21 +2,19 @@
 
 mod finish;
 mod first;
-pub mod mean;
 pub(crate) mod merge;
-mod spread;
 mod texts;
 
 use arrow_array::RecordBatch;
+use headrace_columns::repr::Repr;
+use headrace_columns::spread::Spread;
 
-use crate::bound::{Accumulator, AccumulatorKind, Repr};
+use crate::bound::{Accumulator, AccumulatorKind};
 use crate::build::BuildTable;
 
 pub use finish::finish_dense;
-pub(crate) use finish::{finish_groups, output_batch};
+pub(crate) use finish::finish_groups;
 pub(crate) use first::Choice;
-pub use merge::wide_total;
-pub use spread::Spread;
 pub use texts::Texts;
 
 /// One accumulator over all possible groups.

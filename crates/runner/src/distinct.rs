@@ -6,9 +6,10 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, RecordBatch};
 use arrow_schema::{DataType, Schema};
+use headrace_columns::column::arrow_field;
 use headrace_format::batches::{BatchTable, batch_channel};
 use headrace_ir::Distinct;
-use headrace_pipeline::{ExecError, arrow_field};
+use headrace_pipeline::ExecError;
 
 use crate::error::RunError;
 use crate::report::RunReport;

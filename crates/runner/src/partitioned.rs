@@ -21,6 +21,8 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
+use headrace_columns::column::arrow_field;
+use headrace_columns::hash::LEVELS;
 use headrace_format::batches::{BatchTable, ProducerError, Ready};
 use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 use headrace_ir::{
@@ -30,8 +32,7 @@ use headrace_ir::{
 use headrace_pipeline::bind::bind_merge;
 use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::partial::PartialMerge;
-use headrace_pipeline::partition::LEVELS;
-use headrace_pipeline::{BuildTable, ExecError, arrow_field};
+use headrace_pipeline::{BuildTable, ExecError};
 use headrace_spill::{Blocks, Part};
 use parking_lot::Mutex;
 

@@ -333,28 +333,29 @@ fn ms_since(started: Instant) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use headrace_columns::ColumnError;
     use headrace_flow::RaceError;
 
     use super::*;
 
     #[test]
     fn what_the_gpu_lacks_the_cpu_does_and_what_is_wrong_stays_wrong() {
-        let memory = ExecError::Memory {
+        let memory = ColumnError::Memory {
             tier: "pinned host memory",
             what: "slots".into(),
             needed_bytes: 2,
             limit_bytes: 1,
         };
-        let reason = gpu_refusal(&memory.into()).map(|reason| reason.0);
+        let reason = gpu_refusal(&ExecError::from(memory).into()).map(|reason| reason.0);
         assert!(reason.is_some_and(|reason| reason.contains("pinned host memory")));
         let source = "the GPU fell off the bus\n  hint: look at dmesg".into();
         let lost = RaceError::Device { chunk: Some(3), stage: "execution", source };
         let reason = gpu_refusal(&lost.into()).map(|reason| reason.0);
         assert!(reason.is_some_and(|r| r.contains("fell off") && !r.contains("hint")));
-        let overflow = ExecError::Overflow { type_name: "Int32".into(), place: "a + b".into() };
+        let overflow = ColumnError::Overflow { type_name: "Int32".into(), place: "a + b".into() };
         let long = ExecError::WhyNot(WhyNot::new("a text has more than 31 bytes"));
         assert!(gpu_refusal(&long.into()).is_some_and(|reason| reason.0.contains("31 bytes")));
-        for error in [RunError::from(overflow), RaceError::Cancelled.into()] {
+        for error in [RunError::from(ExecError::from(overflow)), RaceError::Cancelled.into()] {
             assert!(gpu_refusal(&error).is_none(), "{error}");
         }
     }

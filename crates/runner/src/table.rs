@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use headrace_columns::repr::Dictionary;
 use headrace_format::Table;
 use headrace_format::arrow::ir_type;
 use headrace_ir::{Field, Source};
-use headrace_pipeline::Dictionary;
 
 /// A named table of any format, with what pipelines share of it from run to run.
 pub struct StreamTable {

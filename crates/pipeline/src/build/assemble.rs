@@ -1,22 +1,17 @@
 //! From rows to a build.
 
-use std::borrow::Cow;
-
 use arrow_array::RecordBatch;
+use headrace_columns::column::{Column, output_batch, vector_array};
+use headrace_columns::column_in::append_array;
+use headrace_columns::convert::{integers, literal};
+use headrace_columns::key;
+use headrace_columns::repr::Repr;
 use headrace_io::try_map;
-use headrace_ir::{Field, Scalar};
+use headrace_ir::{DataType, Field, Scalar};
 
 use crate::ExecError;
-use crate::bound::Repr;
-use crate::build::payload::{Placement, encode};
-use crate::build::{
-    BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, PayloadData, Presence, key,
-};
-use crate::column::{Column, vector_array};
-use crate::column_in::append_array;
-use crate::cpu::eval::literal;
-use crate::cpu::vector::{Data, Vector};
-use crate::state::output_batch;
+use crate::build::payload::{BuildColumn, Placement, encode};
+use crate::build::{BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, PayloadData, Presence};
 
 /// A direct-address table may have this many entries for each row ..
 const DIRECT_ENTRIES_A_ROW: u64 = 64;
@@ -42,13 +37,6 @@ pub struct BuildOptions {
     pub threads: usize,
 }
 
-/// One column of a build in the making.
-pub(crate) struct BuildColumn<'a> {
-    pub(crate) field: Field,
-    pub(crate) repr: Repr,
-    pub(crate) vector: Vector<'a>,
-}
-
 impl BuildTable {
     /// A build from record batches whose columns are the keys, then the payload.
     pub fn from_batches(
@@ -61,13 +49,8 @@ impl BuildTable {
         let fields: Vec<Field> = keys.iter().chain(payload).cloned().collect();
         let mut columns = fields
             .iter()
-            .map(|field| {
-                let repr = Repr::of(&field.data_type).ok_or_else(|| {
-                    ExecError::Internal(format!("a build column of type {}", field.data_type))
-                })?;
-                Column::new(repr)
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+            .map(|field| Ok(Column::new(repr_of(&field.data_type)?)?))
+            .collect::<Result<Vec<_>, ExecError>>()?;
         for batch in batches {
             if batch.num_columns() != fields.len() {
                 return Err(ExecError::Internal(format!(
@@ -101,14 +84,13 @@ impl BuildTable {
         let fields: Vec<&Field> = keys.iter().chain(payload).collect();
         let batch = |row: &Vec<Scalar>| {
             let arrays = row.iter().map(|value| {
-                let repr = Repr::of(&value.data_type).ok_or_else(|| {
-                    ExecError::Internal(format!("a build column of type {}", value.data_type))
-                })?;
-                vector_array(&literal(value, &repr)?.spelled(1), &repr, &value.data_type, 1)
+                let (data_type, repr) = (&value.data_type, repr_of(&value.data_type)?);
+                Ok(vector_array(&literal(value, &repr)?.spelled(1), &repr, data_type, 1)?)
             });
-            output_batch(fields.iter().copied(), arrays.collect::<Result<_, _>>()?, 1)
+            let arrays = arrays.collect::<Result<_, ExecError>>()?;
+            Ok(output_batch(fields.iter().copied(), arrays, 1)?)
         };
-        let batches = rows.iter().map(batch).collect::<Result<Vec<_>, _>>()?;
+        let batches = rows.iter().map(batch).collect::<Result<Vec<_>, ExecError>>()?;
         Self::from_batches(name, keys, payload, &batches, options)
     }
 
@@ -182,6 +164,11 @@ impl BuildTable {
     }
 }
 
+fn repr_of(data_type: &DataType) -> Result<Repr, ExecError> {
+    let unknown = || ExecError::Internal(format!("a build column of type {data_type}"));
+    Repr::of(data_type).ok_or_else(unknown)
+}
+
 /// Rows whose keys are all there; `None`: all rows.
 fn rows_without_null(keys: &[BuildColumn<'_>], rows: usize) -> Option<Vec<u32>> {
     if keys.iter().all(|key| key.vector.validity.is_none()) {
@@ -218,20 +205,6 @@ fn direct_index(
     }
     let placement = Placement { entry_of_row: Some(entries), entries: domain as usize };
     Some((BuildIndex::Direct(present), placement))
-}
-
-/// Integer-like data as 64-bit values.
-pub(crate) fn integers<'v>(data: &'v Data<'_>) -> Option<Cow<'v, [i64]>> {
-    Some(match data {
-        Data::Bool(v) | Data::U8(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::I8(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::I16(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::I32(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::I64(v) => Cow::Borrowed(v),
-        Data::U16(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::U32(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::U64(_) | Data::F32(_) | Data::F64(_) | Data::I128(_) | Data::Str(_) => return None,
-    })
 }
 
 /// NULLs are no numbers: where they may be found, keys are bytes.

@@ -13,17 +13,15 @@
 
 use std::rc::Rc;
 
+use headrace_columns::load::SourceColumns;
+use headrace_columns::narrow::Narrow;
+use headrace_columns::text::Texts;
+use headrace_columns::vector::{Vector, take_values};
+
 use crate::ExecError;
 use crate::bound::RegisterInfo;
 use crate::build::BuildTable;
-use crate::cpu::load::SourceColumns;
-use crate::cpu::narrow::Narrow;
-use crate::cpu::payload;
-use crate::cpu::text::Texts;
-use crate::cpu::vector::{Vector, take_values};
-
-/// Row number of a build for a streamed row without a match.
-pub const NO_MATCH: u32 = u32::MAX;
+use crate::build::fetch::fetch;
 
 #[derive(Clone)]
 enum Slot<'a> {
@@ -193,7 +191,7 @@ impl<'a> Context<'a> {
                         None => entries,
                         Some(mapping) => Rc::new(take_values(&entries, &mapping)),
                     };
-                    Rc::new(payload::fetch(build, column, &entries)?)
+                    Rc::new(fetch(build, column, &entries)?)
                 }
                 Slot::Empty => return Err(missing(register)),
             },
@@ -225,10 +223,10 @@ impl<'a> Context<'a> {
     fn load(&self, register: usize) -> Result<Vector<'a>, ExecError> {
         let source = self.source.ok_or_else(|| missing(register))?;
         let frame = self.frames.last().ok_or_else(|| missing(register))?;
-        match &frame.origin {
-            None => source.load(register, self.start, frame.rows),
-            Some(origin) => source.gather(register, self.start, origin),
-        }
+        Ok(match &frame.origin {
+            None => source.load(register, self.start, frame.rows)?,
+            Some(origin) => source.gather(register, self.start, origin)?,
+        })
     }
 
     /// Row of frame `depth` for each row of the top frame; `None`: the same rows.

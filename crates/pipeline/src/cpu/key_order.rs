@@ -3,10 +3,9 @@
 //!
 //! A worker's chunks come in any order, and a group's rows may be at the end of one and at the beginning of another. So the
 //! groups are *runs*, whose ranges of values do not meet; a batch goes on with one, or begins one between others.
-
-use crate::build::integers;
-use crate::cpu::group_keys::{KeyLayout, KeyRows};
-use crate::cpu::vector::Vector;
+use headrace_columns::convert::integers;
+use headrace_columns::group_keys::{KeyLayout, KeyRows};
+use headrace_columns::vector::Vector;
 
 /// Of more runs each would take long to be put in its place.
 const RUNS_MAX: usize = 1 << 16;
@@ -177,9 +176,9 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::bound::Repr;
     use crate::cpu::group_table::GroupTable;
-    use crate::cpu::vector::Data;
+    use headrace_columns::repr::Repr;
+    use headrace_columns::vector::Data;
 
     type Key = (Option<i32>, &'static str);
 

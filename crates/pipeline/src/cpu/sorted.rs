@@ -10,20 +10,21 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicI64};
 
 use arrow_array::RecordBatch;
+use headrace_columns::ColumnError;
+use headrace_columns::column::Column;
+use headrace_columns::compare::text_order;
+use headrace_columns::convert::{from_i64, integers};
+use headrace_columns::repr::Repr;
+use headrace_columns::simd::positions;
+use headrace_columns::vector::{Data, Element, Vector};
 use headrace_ir::{Field, OrderKey, Register};
 
 use crate::ExecError;
-use crate::bound::{Bound, BoundExpr, BoundKind, BoundSink, BoundStep, Repr};
-use crate::build::integers;
-use crate::column::Column;
+use crate::bound::{Bound, BoundExpr, BoundKind, BoundSink, BoundStep};
 use crate::cpu::WorkerOptions;
-use crate::cpu::compare::text_order;
 use crate::cpu::context::Context;
 use crate::cpu::eval::eval;
-use crate::cpu::payload::from_i64;
-use crate::cpu::select::positions;
-use crate::cpu::sink::{OUTPUT_ROWS, append, cut_batch, empty};
-use crate::cpu::vector::{Data, Element, Vector};
+use crate::cpu::rows::{OUTPUT_ROWS, append, cut_batch, empty};
 
 /// Rows that are gathered beyond those that are wanted, at least, before they are looked through.
 const SPARE_ROWS: usize = 4096;
@@ -200,7 +201,8 @@ impl SortedRows {
             numbers.truncate(wanted);
         }
         let portions = numbers.chunks(OUTPUT_ROWS);
-        portions.map(|rows| cut_batch(&mut taken(&self.columns, rows)?, columns)).collect()
+        let batches = portions.map(|rows| cut_batch(&mut taken(&self.columns, rows)?, columns));
+        Ok(batches.collect::<Result<_, ColumnError>>()?)
     }
 
     fn keys(&self, order: &[OrderKey]) -> Vec<Vector<'_>> {
@@ -263,7 +265,7 @@ fn numbers(rows: usize) -> Result<Vec<u32>, ExecError> {
     Ok((0..rows).collect())
 }
 
-fn taken(columns: &[Column], rows: &[u32]) -> Result<Vec<Column>, ExecError> {
+fn taken(columns: &[Column], rows: &[u32]) -> Result<Vec<Column>, ColumnError> {
     columns.iter().map(|column| column.take(rows)).collect()
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use headrace_columns::hash::{in_order, partition};
 use headrace_io::{MemoryBudget, MemoryUse};
 use headrace_spill::Partitions;
 
 use crate::ExecError;
-use crate::partial::hash::{in_order, partition};
 use crate::partial::spill::SpillPlace;
 
 /// Flushed groups of one level. Threads may push at the same time.

@@ -2,17 +2,18 @@
 
 use std::cmp::Ordering;
 
+use headrace_columns::column::Column;
+use headrace_columns::column_in::append_array;
+use headrace_columns::convert::integers;
+use headrace_columns::repr::Repr;
+use headrace_columns::vector::Vector;
 use headrace_ir::{
     AggregateFunction, AggregateOutput, DataType, FirstGroups, OnOverflow, OrderKey,
 };
 
 use crate::ExecError;
-use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Repr};
-use crate::build::integers;
-use crate::column::Column;
-use crate::column_in::append_array;
+use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink};
 use crate::cpu::sorted::compare;
-use crate::cpu::vector::Vector;
 use crate::state::AccumulatorState;
 use crate::state::finish::finish_calls;
 
