@@ -145,7 +145,7 @@ fn integers<T: Int>(
 
 /// One loop per combination of column and constant.
 #[inline(always)]
-pub fn map2<T: Copy, U>(
+pub(crate) fn map2<T: Copy, U>(
     left: Operand<'_, T>,
     right: Operand<'_, T>,
     rows: usize,
@@ -183,7 +183,7 @@ fn flagged<T: Int>(
 
 /// Computes valid rows one by one.
 #[inline(always)]
-pub fn checked<T: Copy + Default>(
+pub(crate) fn checked<T: Copy + Default>(
     left: Operand<'_, T>,
     right: Operand<'_, T>,
     rows: usize,

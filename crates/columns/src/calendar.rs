@@ -61,7 +61,7 @@ pub struct Date {
 /// The day that is so many days after 1970-01-01, fewer than 2^30. Eras of 400 years begin in
 /// March, so that a leap day is a year's last day.
 #[inline(always)]
-pub fn date(days: i32) -> Date {
+pub(crate) fn date(days: i32) -> Date {
     let shifted = days + EPOCH_DAYS;
     let era = shifted.div_euclid(ERA_DAYS);
     let day_of_era = (shifted - era * ERA_DAYS) as u32;
@@ -84,7 +84,7 @@ pub fn date(days: i32) -> Date {
 }
 
 /// The day that a date of the calendar is; of a month that has no such day, its last one.
-pub fn clipped_day(year: i32, month: i32, day: i32) -> i32 {
+pub(crate) fn clipped_day(year: i32, month: i32, day: i32) -> i32 {
     const BEFORE: [i32; 13] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
     let first = first_day(year);
     let is_leap = first_day(year + 1) - first == 366;
@@ -119,7 +119,7 @@ pub fn part_of_day(part: DatePart, days: i32) -> i32 {
 
 /// A part of the time of a day from a moment with so many ticks a second.
 #[inline(always)]
-pub fn part_of_time(part: DatePart, moment: i64, ticks: i64) -> i32 {
+pub(crate) fn part_of_time(part: DatePart, moment: i64, ticks: i64) -> i32 {
     let seconds = moment.div_euclid(ticks).rem_euclid(DAY_SECONDS) as i32;
     let with_fraction = |parts: i64| {
         let rest = moment.rem_euclid(ticks);

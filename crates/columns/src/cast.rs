@@ -113,7 +113,7 @@ struct Converted {
 impl Converted {
     fn new(vector: &Vector<'_>, on_failure: CastFailure) -> Self {
         let valid = vector.validity.as_deref().map(<[u8]>::to_vec);
-        Self { valid, failed: false, on_failure, rows: vector.data.len() }
+        Self { valid, failed: false, on_failure, rows: vector.data.count() }
     }
 
     /// Converts valid rows; failures become NULL or an error.

@@ -122,7 +122,7 @@ fn compare_data(
 
 /// Whether texts are the same. An empty one's place in memory may be none, and the C library's comparison of no bytes at no
 /// place is two hundred times slower than that of lengths.
-pub fn is_same_text(left: &str, right: &str) -> bool {
+pub(crate) fn is_same_text(left: &str, right: &str) -> bool {
     left.len() == right.len() && (left.is_empty() || left == right)
 }
 
@@ -135,7 +135,7 @@ pub fn text_order(left: &str, right: &str) -> Ordering {
 }
 
 /// Whether a comparison holds for an ordering of its operands.
-pub fn holds(op: CompareOp, ordering: Ordering) -> bool {
+pub(crate) fn holds(op: CompareOp, ordering: Ordering) -> bool {
     match op {
         CompareOp::Eq => ordering.is_eq(),
         CompareOp::Ne => ordering.is_ne(),
@@ -207,7 +207,7 @@ fn compare_decimals(
 }
 
 /// Order of two decimals of different scale, without overflow.
-pub fn decimal_order(left: i128, left_scale: i8, right: i128, right_scale: i8) -> Ordering {
+pub(crate) fn decimal_order(left: i128, left_scale: i8, right: i128, right_scale: i8) -> Ordering {
     let digits = i32::from(left_scale) - i32::from(right_scale);
     let factor = 10i128.checked_pow(digits.unsigned_abs());
     let (scaled_is_left, scaled, other) =

@@ -8,7 +8,7 @@ use crate::fault::Fault;
 
 /// Scales of a decimal operation.
 #[derive(Clone, Copy, Debug)]
-pub struct Scales {
+pub(crate) struct Scales {
     /// Of the left operand.
     pub left: i8,
     /// Of the right operand.
@@ -39,7 +39,7 @@ fn power_of_ten(digits: u32) -> Option<i256> {
 }
 
 /// `left op right`. `limit`: overflow beyond this magnitude is a fault; `None`: it wraps.
-pub fn compute(
+pub(crate) fn compute(
     op: ArithmeticOp,
     left: i128,
     right: i128,
@@ -162,7 +162,7 @@ fn modulo(left: i128, right: i128, scales: Scales) -> Result<i256, Fault> {
 
 /// To another scale, half away from zero when digits are dropped; `None` if it has more than
 /// `precision` digits.
-pub fn change_scale(value: i128, from: i8, to: i8, precision: u8) -> Option<i128> {
+pub(crate) fn change_scale(value: i128, from: i8, to: i8, precision: u8) -> Option<i128> {
     let digits = difference(to, from);
     let result = if digits >= 0 {
         scaled_up(value, digits)?
@@ -176,7 +176,7 @@ pub fn change_scale(value: i128, from: i8, to: i8, precision: u8) -> Option<i128
 }
 
 /// The quotient by a power of ten, half away from zero.
-pub fn round_divide(value: i128, divisor: i128) -> i128 {
+pub(crate) fn round_divide(value: i128, divisor: i128) -> i128 {
     let (quotient, rest) = (value / divisor, value % divisor);
     if rest.unsigned_abs() >= divisor.unsigned_abs().div_ceil(2) {
         quotient + value.signum()

@@ -254,7 +254,7 @@ pub fn round_unit(digits: u8) -> f64 {
 }
 
 /// Computes valid rows; `None` of any of them is a fault.
-pub fn checked<T: Copy, U: Default>(
+pub(crate) fn checked<T: Copy, U: Default>(
     values: &[T],
     valid: Option<&[u8]>,
     mut f: impl FnMut(T) -> Option<U>,

@@ -81,7 +81,7 @@ pub struct KeyRows {
 
 impl KeyRows {
     /// Number of keys.
-    pub fn len(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.rows
     }
 

@@ -137,12 +137,12 @@ pub fn canonical_f64(value: f64) -> f64 {
 }
 
 /// One bit pattern for all NaNs and one for both zeros.
-pub fn canonical_f32(value: f32) -> f32 {
+pub(crate) fn canonical_f32(value: f32) -> f32 {
     if value.is_nan() { f32::NAN } else { value + 0.0 }
 }
 
 /// What hashes begin with.
-pub const SEED: u64 = 0xa076_1d64_78bd_642f;
+pub(crate) const SEED: u64 = 0xa076_1d64_78bd_642f;
 
 /// Multiply and fold, the mixing step of wyhash, <https://github.com/wangyi-fudan/wyhash>.
 #[inline(always)]

@@ -74,7 +74,7 @@ impl Pattern {
     }
 
     /// Whether the whole text matches.
-    pub fn matches(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str) -> bool {
         if self.case_insensitive {
             return match_parts(&self.parts, &text.to_lowercase());
         }

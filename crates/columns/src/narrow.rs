@@ -25,7 +25,7 @@ pub struct Narrow<'a> {
 
 impl<'a> Narrow<'a> {
     /// Of values of 128 bits; `None`: they do not fit.
-    pub fn of(
+    pub(crate) fn of(
         values: impl ExactSizeIterator<Item = i128>,
         validity: Option<Cow<'a, [u8]>>,
     ) -> Option<Self> {
@@ -42,7 +42,7 @@ impl<'a> Narrow<'a> {
     }
 
     /// Of values of 64 bits.
-    pub fn of_64(values: Cow<'a, [i64]>, validity: Option<Cow<'a, [u8]>>) -> Self {
+    pub(crate) fn of_64(values: Cow<'a, [i64]>, validity: Option<Cow<'a, [u8]>>) -> Self {
         let bits = values.iter().fold(0, |bits, value| bits | (value ^ (value >> 63)) as u64);
         Self::bounded(values, validity, bits)
     }

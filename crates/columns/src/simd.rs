@@ -52,9 +52,6 @@ macro_rules! of_tier {
 }
 
 impl Tier {
-    /// What every machine has.
-    pub const PORTABLE: Self = Self { level: Level::Portable, gathers: false };
-
     /// The fastest of this machine.
     pub fn best() -> Self {
         static BEST: LazyLock<Tier> = LazyLock::new(|| {
@@ -201,7 +198,7 @@ pub fn prefetch_pages<T>(values: &[T]) {
 
 /// Sets `output[i] = f(input[i])`, compiled for the vector instructions at hand.
 #[inline(always)]
-pub fn map_into<T: Copy, U>(input: &[T], output: &mut [U], f: impl Fn(T) -> U) {
+pub(crate) fn map_into<T: Copy, U>(input: &[T], output: &mut [U], f: impl Fn(T) -> U) {
     of_tier!(Tier::best(), map_into(input, output, f))
 }
 

@@ -69,7 +69,7 @@ pub struct Call<'c, 'a> {
 type Computed<'a> = Result<Option<Result<Data<'a>, Fault>>, ColumnError>;
 
 /// Computes a function.
-pub fn compute<'a>(function: Function, call: &Call<'_, 'a>) -> Computed<'a> {
+pub(crate) fn compute<'a>(function: Function, call: &Call<'_, 'a>) -> Computed<'a> {
     match values(function, call) {
         Some(values) => values.map(Some),
         None => Ok(None),

@@ -82,7 +82,7 @@ pub(crate) use {map_data, with_data};
 
 impl Data<'_> {
     /// Number of values.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         with_data!(self, values => values.len())
     }
 }
@@ -131,7 +131,7 @@ impl<'a> Vector<'a> {
     }
 
     /// Whether every row is NULL because the one constant is.
-    pub fn is_null_constant(&self) -> bool {
+    pub(crate) fn is_null_constant(&self) -> bool {
         self.constant && self.validity.is_some()
     }
 
@@ -241,7 +241,7 @@ pub enum Operand<'v, T> {
 impl<T: Copy> Operand<'_, T> {
     /// Value of a row.
     #[inline(always)]
-    pub fn get(&self, row: usize) -> T {
+    pub(crate) fn get(&self, row: usize) -> T {
         match self {
             Self::Rows(values) => values[row],
             Self::One(value) => *value,
@@ -251,14 +251,14 @@ impl<T: Copy> Operand<'_, T> {
 
 impl Vector<'_> {
     /// As an operand of element type `T`; `None` if it has another.
-    pub fn operand<T: Element>(&self) -> Option<Operand<'_, T>> {
+    pub(crate) fn operand<T: Element>(&self) -> Option<Operand<'_, T>> {
         let values = T::values(&self.data)?;
         Some(if self.constant { Operand::One(values[0]) } else { Operand::Rows(values) })
     }
 }
 
 /// Combined validity of two operands for `rows` rows; `None`: no NULLs.
-pub fn both_valid(left: &Vector<'_>, right: &Vector<'_>, rows: usize) -> Option<Vec<u8>> {
+pub(crate) fn both_valid(left: &Vector<'_>, right: &Vector<'_>, rows: usize) -> Option<Vec<u8>> {
     match (left.validity_bytes(rows), right.validity_bytes(rows)) {
         (None, None) => None,
         (Some(valid), None) | (None, Some(valid)) => Some(valid.into_owned()),

@@ -7,7 +7,7 @@ mod expr;
 mod lookup;
 mod order;
 mod probe;
-pub(crate) mod proof;
+mod proof;
 mod range;
 mod selectivity;
 

@@ -401,7 +401,7 @@ impl BoundExpr {
     }
 
     /// Calls `f` on this expression and everything below it.
-    pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a BoundExpr)) {
+    pub(crate) fn visit<'a>(&'a self, f: &mut impl FnMut(&'a BoundExpr)) {
         f(self);
         for child in self.children() {
             child.visit(f);

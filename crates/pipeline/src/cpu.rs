@@ -17,7 +17,7 @@
 mod aggregate;
 mod any_match;
 pub(crate) mod check;
-pub mod context;
+pub(crate) mod context;
 pub(crate) mod eval;
 mod group_table;
 pub(crate) mod hash_sink;
@@ -284,11 +284,6 @@ impl CpuWorker {
         // Giving back does not fail.
         let _ = self.account();
         full.into_iter().all(emit)
-    }
-
-    /// Rows that were streamed through this worker.
-    pub fn rows(&self) -> u64 {
-        self.rows
     }
 
     fn is_enough(&self) -> bool {

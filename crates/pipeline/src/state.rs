@@ -91,7 +91,7 @@ impl AccumulatorState {
 
     /// Appends groups that have seen no row, or removes groups at the end. `smaller`: of
     /// extremes, whether the smallest are kept.
-    pub fn resize(&mut self, groups: usize, smaller: bool) {
+    pub(crate) fn resize(&mut self, groups: usize, smaller: bool) {
         macro_rules! resize {
             ($values:expr, $largest:expr, $smallest:expr) => {
                 $values.resize(groups, if smaller { $largest } else { $smallest })
@@ -117,7 +117,7 @@ impl AccumulatorState {
     }
 
     /// Number of groups.
-    pub fn groups(&self) -> usize {
+    pub(crate) fn groups(&self) -> usize {
         match self {
             Self::Count(v) => v.len(),
             Self::SumI64(v) | Self::ExtremeI64(v) => v.len(),
@@ -131,7 +131,7 @@ impl AccumulatorState {
     }
 
     /// Host bytes.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let groups = self.groups() as u64;
         match self {
             Self::Count(_) | Self::SumI64(_) | Self::ExtremeI64(_) => groups * 8,

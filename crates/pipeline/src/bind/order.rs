@@ -153,7 +153,7 @@ struct At {
 }
 
 /// The steps of a program in the order in which they shall run, and the place of each in it.
-pub fn ordered(
+pub(crate) fn ordered(
     steps: Vec<BoundStep>,
     registers: &[RegisterInfo],
     source_registers: usize,

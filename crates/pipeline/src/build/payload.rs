@@ -62,7 +62,7 @@ impl Placement {
 
 impl PayloadData {
     /// Number of entries.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::U8 { raw, .. } => raw.len(),
             Self::U16 { raw, .. } => raw.len(),
@@ -76,7 +76,7 @@ impl PayloadData {
     }
 
     /// Whether there is no entry.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }

@@ -135,11 +135,6 @@ impl<'a> Context<'a> {
         self.push_frame(rows, None, origin);
     }
 
-    /// Back to the frame below.
-    pub fn pop(&mut self) {
-        self.frames.pop();
-    }
-
     /// Number of frames, to come back to with [`Self::truncate`].
     pub fn depth(&self) -> usize {
         self.frames.len()

@@ -45,7 +45,7 @@ impl GroupTable {
 
     /// Number of groups.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.keys.rows()
     }
 
     /// Host bytes.
@@ -244,7 +244,7 @@ impl GroupTable {
     }
 
     fn insert(&mut self, at: usize, key_hash: u64, keys: &KeyRows, row: usize) -> u32 {
-        let group = self.keys.len() as u32;
+        let group = self.keys.rows() as u32;
         self.keys.push(keys, row, &self.layout);
         if self.layout.has_text() {
             self.key_hashes.push(key_hash);

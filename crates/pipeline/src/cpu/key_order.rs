@@ -133,7 +133,7 @@ impl KeyOrder {
         for (row, &value) in values.iter().enumerate() {
             let is_new = place.last.is_none_or(|(last, _)| value > last);
             if is_new && has_room(value) {
-                let group = keys.len() as u32;
+                let group = keys.rows() as u32;
                 keys.push(batch, row, layout);
                 let run =
                     begun.get_or_insert(Run { min: value, max: value, first: group, last: group });

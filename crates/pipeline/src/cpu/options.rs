@@ -16,7 +16,7 @@ use crate::partial::PartialSchema;
 use crate::partial::spill::{SpillPlace, SpillReport};
 
 /// Rows of a batch: the columns of a batch stay in a core's L1 and L2 caches.
-pub const BATCH_ROWS: usize = 4096;
+pub(crate) const BATCH_ROWS: usize = 4096;
 
 /// Takes finished batches, from any thread; `false`: nobody wants more.
 pub type Emit<'a> = &'a (dyn Fn(RecordBatch) -> bool + Send + Sync);

@@ -134,7 +134,7 @@ impl SortedRows {
         order: &[OrderKey],
         limit: Option<u64>,
     ) -> Result<(), ExecError> {
-        let count = rows.first().map_or(0, |column| column.data.len());
+        let count = rows.first().map_or(0, |column| column.data.count());
         let kept = self.last.as_ref().map(|last| {
             let keys: Vec<&Vector<'_>> = order.iter().map(|key| &rows[key.column]).collect();
             preceding(order, &keys, last)
@@ -242,7 +242,7 @@ fn may_precede(keys: &Vector<'_>, last: &Vector<'_>, key: &OrderKey) -> Vec<u8> 
                     }
                 })*
                 // Bool and texts: what is dropped later is dropped then.
-                (data, _) => vec![1; data.len()],
+                (data, _) => vec![1; data.count()],
             }
         };
     }
@@ -303,7 +303,7 @@ fn preceding<'a>(
     let first_keys: &Vector<'_> = first_keys.borrow();
     let mut kept = match first.is_valid(0) {
         true => positions(&may_precede(first_keys, first, key)),
-        false => (0..first_keys.data.len() as u32).collect(),
+        false => (0..first_keys.data.count() as u32).collect(),
     };
     kept.retain(|row| compare(order, (keys, *row), (&last, 0)).is_lt());
     kept

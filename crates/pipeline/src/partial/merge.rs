@@ -87,7 +87,7 @@ impl<'a> Outlet<'a> {
     }
 
     /// Merges the tables of one level with everything that they flushed, on `threads` threads.
-    pub fn finish(&self, sinks: Vec<HashSink>, threads: usize) -> Result<(), ExecError> {
+    pub(crate) fn finish(&self, sinks: Vec<HashSink>, threads: usize) -> Result<(), ExecError> {
         match self.merge(sinks, threads) {
             // That is how the threads were told.
             Err(ExecError::Cancelled) if self.enough.load(Ordering::Relaxed) => Ok(()),

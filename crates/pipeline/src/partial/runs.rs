@@ -73,7 +73,7 @@ impl Runs {
             for some in order[start..end].chunks(portion) {
                 let file_bytes = self.partitions.push(partition, encode(some)?)?;
                 if file_bytes > 0 {
-                    self.place.report.spilled(file_bytes, some.len());
+                    self.place.report.spilled(file_bytes);
                 }
             }
             start = end;

@@ -123,9 +123,9 @@ fn ranks(by: &OrderKey, column: &Vector<'_>, wanted: usize) -> Vec<Ordering> {
     }
     let (order, columns) = ([*by], std::slice::from_ref(column));
     let before = |a: &u32, b: &u32| compare(&order, (columns, *a), (columns, *b));
-    let mut rows: Vec<u32> = (0..column.data.len() as u32).collect();
+    let mut rows: Vec<u32> = (0..column.data.count() as u32).collect();
     let (_, &mut last, _) = rows.select_nth_unstable_by(wanted - 1, before);
-    (0..column.data.len() as u32).map(|row| before(&row, &last)).collect()
+    (0..column.data.count() as u32).map(|row| before(&row, &last)).collect()
 }
 
 /// Whether a result may not fit its type.
