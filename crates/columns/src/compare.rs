@@ -122,11 +122,13 @@ fn compare_data(
 
 /// Whether texts are the same. An empty one's place in memory may be none, and the C library's comparison of no bytes at no
 /// place is two hundred times slower than that of lengths.
+#[inline]
 pub(crate) fn is_same_text(left: &str, right: &str) -> bool {
     left.len() == right.len() && (left.is_empty() || left == right)
 }
 
-/// The order of texts, see [`is_same_text`].
+/// The order of texts, as quickly told where one is empty.
+#[inline]
 pub fn text_order(left: &str, right: &str) -> Ordering {
     match left.is_empty() || right.is_empty() {
         true => left.len().cmp(&right.len()),

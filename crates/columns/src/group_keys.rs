@@ -55,6 +55,7 @@ impl KeyLayout {
     }
 
     /// Whether any part is text.
+    #[inline]
     pub fn has_text(&self) -> bool {
         self.has_text
     }
@@ -81,6 +82,7 @@ pub struct KeyRows {
 
 impl KeyRows {
     /// Number of keys.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -298,6 +300,7 @@ impl KeyRows {
     }
 
     /// Column `part` of a key, if it is an integer and not NULL.
+    #[inline]
     pub fn integer(&self, layout: &KeyLayout, part: usize, row: usize) -> Option<i64> {
         let KeyPart { repr, at, null_at } = &layout.parts[part];
         let key = self.range(layout, row).start;

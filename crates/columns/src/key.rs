@@ -132,11 +132,13 @@ fn encode_value(column: &Vector<'_>, row: usize, bytes: &mut Vec<u8>) {
 }
 
 /// One bit pattern for all NaNs and one for both zeros.
+#[inline]
 pub fn canonical_f64(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value + 0.0 }
 }
 
 /// One bit pattern for all NaNs and one for both zeros.
+#[inline]
 pub(crate) fn canonical_f32(value: f32) -> f32 {
     if value.is_nan() { f32::NAN } else { value + 0.0 }
 }
@@ -153,6 +155,7 @@ pub fn fold(state: u64, word: u64) -> u64 {
 }
 
 /// Hash of an encoded key, eight bytes at a time.
+#[inline]
 pub fn hash(key: &[u8]) -> u64 {
     let (words, tail) = key.as_chunks::<8>();
     let state = words.iter().fold(SEED, |state, word| fold(state, u64::from_le_bytes(*word)));

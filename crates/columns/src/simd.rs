@@ -1,6 +1,6 @@
 //! The few loops that are worth vector instructions by hand, and a way to have ordinary loops
 //! compiled for them. A [`Tier`] says for which instructions; every tier gives the same answers,
-//! and tests compare each with [`portable`].
+//! and tests compare each with `portable`.
 //!
 //! Rows are selected as bits (bit `i % 64` of word `i / 64` is row `i`) while many are alive, and
 //! as ascending positions once few are.

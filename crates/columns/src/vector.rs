@@ -82,6 +82,7 @@ pub(crate) use {map_data, with_data};
 
 impl Data<'_> {
     /// Number of values.
+    #[inline]
     pub fn count(&self) -> usize {
         with_data!(self, values => values.len())
     }

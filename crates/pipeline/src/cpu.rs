@@ -12,7 +12,7 @@
 //!
 //! One [`CpuWorker`] belongs to one thread; workers share nothing but counters. A column is
 //! read for the whole batch while most rows are alive, and gathered for the rows that are
-//! left once few are (see [`context`]).
+//! left once few are (see `context`).
 
 mod aggregate;
 mod any_match;

@@ -80,7 +80,7 @@ impl GroupStates {
     /// Holds host memory for groups that come. `what` they are is what the error says.
     ///
     /// # Errors
-    /// [`ExecError::Memory`].
+    /// [`headrace_columns::ColumnError::Memory`].
     pub fn reserve(&self, bytes: u64, what: &str) -> Result<Reservation, ExecError> {
         let mut memory = reserve(&self.options.memory);
         memory.hold(bytes, what)?;

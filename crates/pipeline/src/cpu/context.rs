@@ -154,7 +154,7 @@ impl<'a> Context<'a> {
     }
 
     /// Sets a register to a payload column that is read when somebody asks. `entries` holds
-    /// the build's entry for each current row, or [`NO_MATCH`].
+    /// the build's entry for each current row, or [`NO_MATCH`](crate::build::fetch::NO_MATCH).
     pub fn set_payload(
         &mut self,
         register: usize,

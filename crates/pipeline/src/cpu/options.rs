@@ -30,7 +30,7 @@ pub struct WorkerOptions {
     pub spill: Option<Arc<SpillFolder>>,
     /// Workers at the same time, threads that merge included.
     pub workers: usize,
-    /// Rows of a batch; [`BATCH_ROWS`] but for tests.
+    /// Rows of a batch; 4096 but for tests.
     pub batch_rows: usize,
     /// Vector instructions; the best of the machine but for tests.
     pub tier: Tier,
