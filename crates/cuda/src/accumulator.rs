@@ -1,7 +1,8 @@
 //! How running values lie on the device.
 
+use headrace_columns::repr::Repr;
 use headrace_pipeline::WhyNot;
-use headrace_pipeline::bound::{AccumulatorKind, Repr};
+use headrace_pipeline::bound::AccumulatorKind;
 
 /// How the entries of a global accumulator array lie on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

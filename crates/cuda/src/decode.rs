@@ -1,9 +1,10 @@
 //! What the device leaves, as values of the host.
 
+use headrace_columns::repr::Repr;
+use headrace_columns::vector::Data;
+use headrace_columns::wide::wide_total;
 use headrace_pipeline::ExecError;
-use headrace_pipeline::bound::Repr;
-use headrace_pipeline::cpu::Data;
-use headrace_pipeline::state::{AccumulatorState, Texts, wide_total};
+use headrace_pipeline::state::{AccumulatorState, Texts};
 
 use crate::accumulator::DeviceAccumulator;
 

@@ -1,5 +1,6 @@
 //! What can go wrong on the way through a GPU.
 
+use headrace_columns::ColumnError;
 use headrace_gpu::GpuError;
 use headrace_pipeline::{ExecError, WhyNot};
 
@@ -24,7 +25,7 @@ impl CudaError {
     /// Whether there was too little memory of whatever tier.
     pub fn is_out_of_memory(&self) -> bool {
         match self {
-            Self::Exec(error) => matches!(error, ExecError::Memory { .. }),
+            Self::Exec(error) => matches!(error, ExecError::Column(ColumnError::Memory { .. })),
             Self::Gpu(error) => error.is_out_of_memory(),
         }
     }

@@ -54,7 +54,7 @@ impl Gathering {
     /// and the values.
     ///
     /// # Errors
-    /// [`ExecError::Memory`](headrace_pipeline::ExecError::Memory) for pinned memory, [`CudaError::Gpu`].
+    /// [`ColumnError::Memory`](headrace_columns::ColumnError::Memory) for pinned memory, [`CudaError::Gpu`].
     ///
     /// # Safety
     /// The values must be those that the device has at that address, and both they and what they point to must stay, until

@@ -31,8 +31,10 @@
 //! runs that have begun, if a text has [`TEXT_BYTES_EXPECTED`] on average; where it is not enough, the launch fails
 //! with a reason why the pipeline is not the GPU's.
 
-use headrace_pipeline::bound::{Bound, BoundKey, BoundSink, Repr};
-use headrace_pipeline::cpu::{Data, Vector};
+use headrace_columns::ColumnError;
+use headrace_columns::repr::Repr;
+use headrace_columns::vector::{Data, Vector};
+use headrace_pipeline::bound::{Bound, BoundKey, BoundSink};
 use headrace_pipeline::group_states::MadeGroups;
 use headrace_pipeline::state::{AccumulatorState, Texts};
 use headrace_pipeline::{ExecError, WhyNot};
@@ -170,7 +172,7 @@ impl GroupTableLayout {
     /// of accumulators. An empty text is one that is not kept. `taken` are the bytes of all from the address on.
     ///
     /// # Errors
-    /// [`ExecError::Corrupt`] for a text that lies elsewhere.
+    /// [`ColumnError::Corrupt`] for a text that lies elsewhere.
     pub fn kept_texts<'a>(
         &self,
         keys: &[u8],
@@ -182,7 +184,7 @@ impl GroupTableLayout {
             let (at, bytes) = (4 * (kept >> 32), kept & u64::from(u32::MAX));
             if at + bytes > taken {
                 let cause = "a text of a group that lies outside those of all".to_string();
-                return Err(ExecError::Corrupt { column: "groups".into(), cause });
+                return Err(ColumnError::Corrupt { column: "groups".into(), cause });
             }
             let mut value = [0; TEXT_VALUE_BYTES];
             value[..8].copy_from_slice(&(address + at).to_le_bytes());
@@ -317,7 +319,7 @@ impl<'a> DeviceGroups<'a> {
     /// the same groups.
     ///
     /// # Errors
-    /// [`ExecError::Corrupt`] for a smallest or largest text that is none.
+    /// [`ColumnError::Corrupt`] for a smallest or largest text that is none.
     pub fn new<'b>(
         layout: &'a GroupTableLayout,
         keys: &'a [u8],
@@ -403,8 +405,8 @@ impl MadeGroups for DeviceGroups<'_> {
 }
 
 /// A text that a device left.
-fn text_of(bytes: Option<&[u8]>, column: impl Fn() -> String) -> Result<&str, ExecError> {
-    let corrupt = |cause: &str| ExecError::Corrupt { column: column(), cause: cause.to_string() };
+fn text_of(bytes: Option<&[u8]>, column: impl Fn() -> String) -> Result<&str, ColumnError> {
+    let corrupt = |cause: &str| ColumnError::Corrupt { column: column(), cause: cause.to_string() };
     let bytes = bytes.ok_or_else(|| corrupt("a text of a group that did not come"))?;
     std::str::from_utf8(bytes).map_err(|_| corrupt("a text of a group is not UTF-8"))
 }

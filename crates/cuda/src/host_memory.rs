@@ -8,6 +8,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use headrace_columns::ColumnError;
 use headrace_flow::{CancelToken, CudaSlots};
 use headrace_gpu::{GpuError, PinnedBuffer};
 use headrace_io::{MemoryBudget, MemoryUse, Reclaim, Reservation};
@@ -181,7 +182,7 @@ impl HostMemory {
 /// The lever is the limit of all host memory: the bound of pinned memory is a part of that.
 fn out_of_memory(what: &str, needed_bytes: u64, limit_bytes: u64) -> ExecError {
     let what = format!("{what} (raise the memory limit, or run fewer queries at a time)");
-    ExecError::Memory { tier: "pinned host memory", what, needed_bytes, limit_bytes }
+    ColumnError::Memory { tier: "pinned host memory", what, needed_bytes, limit_bytes }.into()
 }
 
 impl Reclaim for HostMemory {

@@ -7,9 +7,10 @@
 //!
 //! A difference has 1, 2 or 4 bytes.
 
+use headrace_columns::repr::Repr;
 use headrace_gpu::{Function, Grid, LaunchArgs, Source, Stream, launch};
 use headrace_ir::ValueRange;
-use headrace_pipeline::bound::{Bound, Repr};
+use headrace_pipeline::bound::Bound;
 
 use crate::device::CudaDevice;
 use crate::error::CudaError;

@@ -74,7 +74,7 @@ impl Ring {
     /// other.
     ///
     /// # Errors
-    /// [`ExecError::Memory`](headrace_pipeline::ExecError::Memory) or [`CudaError::Gpu`] when two slots cannot be had although no other
+    /// [`ColumnError::Memory`](headrace_columns::ColumnError::Memory) or [`CudaError::Gpu`] when two slots cannot be had although no other
     /// query has any; [`ExecError::Cancelled`](headrace_pipeline::ExecError::Cancelled).
     pub fn take(
         device: &Arc<CudaDevice>,

@@ -1,23 +1,24 @@
 //! The failures of rows.
 
+use headrace_columns::ColumnError;
 use headrace_pipeline::{ExecError, WhyNot};
 
 /// What a failed row did, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// [`ExecError::Overflow`].
+    /// [`ColumnError::Overflow`].
     Overflow {
         /// SQL type.
         type_name: String,
         /// Expression.
         place: String,
     },
-    /// [`ExecError::DivisionByZero`].
+    /// [`ColumnError::DivisionByZero`].
     DivisionByZero {
         /// Expression.
         place: String,
     },
-    /// [`ExecError::Cast`].
+    /// [`ColumnError::Cast`].
     Cast {
         /// Expression.
         place: String,
@@ -27,7 +28,7 @@ pub enum Place {
         /// Column.
         column: String,
     },
-    /// [`ExecError::Corrupt`].
+    /// [`ColumnError::Corrupt`].
     Corrupt {
         /// Column.
         column: String,
@@ -39,14 +40,17 @@ pub enum Place {
 impl Place {
     /// The error that the CPU processor gives for the same row.
     pub fn to_error(&self) -> ExecError {
-        match self.clone() {
-            Self::Overflow { type_name, place } => ExecError::Overflow { type_name, place },
-            Self::DivisionByZero { place } => ExecError::DivisionByZero { place },
-            Self::Cast { place } => ExecError::Cast { place },
-            Self::Corrupt { column, cause } => ExecError::Corrupt { column, cause },
-            Self::GroupText { column } => ExecError::WhyNot(WhyNot::new(format!(
-                "the texts of {column} that groups keep take more device memory than they may"
-            ))),
-        }
+        let error = match self.clone() {
+            Self::Overflow { type_name, place } => ColumnError::Overflow { type_name, place },
+            Self::DivisionByZero { place } => ColumnError::DivisionByZero { place },
+            Self::Cast { place } => ColumnError::Cast { place },
+            Self::Corrupt { column, cause } => ColumnError::Corrupt { column, cause },
+            Self::GroupText { column } => {
+                return ExecError::WhyNot(WhyNot::new(format!(
+                    "the texts of {column} that groups keep take more device memory than they may"
+                )));
+            }
+        };
+        error.into()
     }
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use headrace_columns::ColumnError;
+use headrace_columns::repr::Repr;
 use headrace_pipeline::ExecError;
-use headrace_pipeline::bound::{Bound, Repr};
+use headrace_pipeline::bound::Bound;
 
 use crate::accumulator::DeviceAccumulator;
 use crate::fields::{Param, SegmentField};
@@ -122,7 +124,7 @@ impl CudaProgram {
     /// `remaps` has address and length of each code translation on the device.
     ///
     /// # Errors
-    /// [`ExecError::Corrupt`] for a segment that lacks values or a code translation.
+    /// [`ColumnError::Corrupt`] for a segment that lacks values or a code translation.
     pub fn describe(
         &self,
         segments: &[DeviceSegment],
@@ -130,7 +132,7 @@ impl CudaProgram {
         remaps: &[(u64, u64)],
     ) -> Result<(Vec<u64>, u64), ExecError> {
         let name = |column: usize| self.bound.registers[column].name.clone();
-        let corrupt = |column: usize, cause: &str| ExecError::Corrupt {
+        let corrupt = |column: usize, cause: &str| ColumnError::Corrupt {
             column: name(column),
             cause: cause.to_string(),
         };
@@ -155,7 +157,7 @@ impl CudaProgram {
                     SegmentField::FirstTile => tile,
                     SegmentField::EndTile => end_tile,
                     SegmentField::Values(c) => match segment.columns[c].values {
-                        0 => return Err(corrupt(c, "its values are missing")),
+                        0 => return Err(corrupt(c, "its values are missing").into()),
                         address => address,
                     },
                     SegmentField::Validity(c) => segment.columns[c].validity.unwrap_or(0),

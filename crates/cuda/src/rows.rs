@@ -9,15 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
+use headrace_columns::ColumnError;
+use headrace_columns::column::{arrow_field, vector_array};
+use headrace_columns::memory::{Hold, reserve};
+use headrace_columns::repr::Repr;
+use headrace_columns::vector::{Data, Vector};
 use headrace_gpu::{DeviceBuffer, Stream};
 use headrace_io::Reservation;
 use headrace_ir::Field;
 use headrace_pipeline::ExecError;
-use headrace_pipeline::bound::{Bound, BoundExpr, BoundSink, Grouping, Repr};
-use headrace_pipeline::column::{arrow_field, vector_array};
-use headrace_pipeline::cpu::{Data, SortedRows, Vector, WorkerOptions};
+use headrace_pipeline::bound::{Bound, BoundExpr, BoundSink, Grouping};
+use headrace_pipeline::cpu::{SortedRows, WorkerOptions};
 use headrace_pipeline::group_states::GroupStates;
-use headrace_pipeline::memory::{Hold, reserve};
 use parking_lot::Mutex;
 
 use crate::decode::data_of;
@@ -123,7 +126,7 @@ impl<'a> RowOutput<'a> {
                 let mut sorting = sorting.lock();
                 sorting.rows.take_in(&rows, order, *limit)?;
                 let bytes = sorting.rows.bytes();
-                sorting.memory.hold(bytes, "rows that are sorted")
+                Ok(sorting.memory.hold(bytes, "rows that are sorted")?)
             }
             (_, BoundSink::Rows { columns, .. }) => {
                 self.put(rows_batch(columns, downloaded, rows)?);
@@ -388,7 +391,7 @@ impl<'a> Downloaded<'a> {
         if !matches!(expr.repr, Repr::Str) {
             return data_of(&expr.repr, self.values, rows);
         }
-        let corrupt = |cause: &str| ExecError::Corrupt {
+        let corrupt = |cause: &str| ColumnError::Corrupt {
             column: field.name.clone(),
             cause: cause.to_string(),
         };
@@ -397,7 +400,7 @@ impl<'a> Downloaded<'a> {
             std::str::from_utf8(text).map_err(|_| corrupt("a text is not UTF-8"))
         };
         let texts = cut(self.texts, text_lengths(self.values).take(rows));
-        texts.map(text).collect::<Result<_, _>>().map(Data::Str)
+        Ok(Data::Str(texts.map(text).collect::<Result<_, ColumnError>>()?))
     }
 }
 

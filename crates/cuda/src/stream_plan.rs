@@ -13,6 +13,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use headrace_columns::ColumnError;
 use headrace_io::Kept;
 use headrace_ir::pages::PagePlan;
 use headrace_ir::{Encoding, Extent, Segment};
@@ -104,7 +105,7 @@ impl StreamPlan {
     /// without any, nothing comes.
     ///
     /// # Errors
-    /// [`ExecError::Corrupt`] for an extent that is too short for its rows, and what loading
+    /// [`ColumnError::Corrupt`] for an extent that is too short for its rows, and what loading
     /// the kernels gives.
     pub(crate) fn new(
         execution: &mut CudaExecution,
@@ -393,7 +394,8 @@ fn check_extents(bound: &Bound, segment: &Segment, column: usize) -> Result<(), 
     let info = &bound.registers[column];
     let extents = &segment.columns[column];
     let rows = u64::from(segment.rows);
-    let corrupt = |cause: String| Err(ExecError::Corrupt { column: info.name.clone(), cause });
+    let corrupt =
+        |cause: String| Err(ColumnError::Corrupt { column: info.name.clone(), cause }.into());
     let (values, needed) = match (&extents.encoding, extents.offsets) {
         // What they point into, the kernel checks.
         (Encoding::Offsets { offset_bytes }, Some(offsets)) => {

@@ -122,7 +122,7 @@ impl<'a> StreamProgram<'a> {
     /// A program for a lane of `slots` slots.
     ///
     /// # Errors
-    /// [`CudaError::Gpu`] or [`ExecError::Memory`] when pinned or device memory is lacking.
+    /// [`CudaError::Gpu`] or [`headrace_columns::ColumnError::Memory`] when pinned or device memory is lacking.
     pub(crate) fn new(
         execution: CudaExecution,
         plan: StreamPlan,

@@ -1,6 +1,6 @@
 //! Builds as the device holds them.
 
-use headrace_pipeline::bound::Repr;
+use headrace_columns::repr::Repr;
 use headrace_pipeline::build::{BuildIndex, BuildTable, Chains, Heads, PayloadData, Presence};
 use headrace_pipeline::{ExecError, WhyNot};
 

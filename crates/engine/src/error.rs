@@ -1,6 +1,7 @@
 //! Errors of the lower crates as DataFusion's, and back.
 
 use datafusion::common::{DataFusionError, Result};
+use headrace_columns::ColumnError;
 use headrace_pipeline::{ExecError, WhyNot};
 use headrace_runner::RunError;
 use tokio::task::spawn_blocking;
@@ -29,10 +30,12 @@ pub async fn blocking<T: Send + 'static>(
 /// A pipeline's failure, with the same words as the planner's own operators use for it.
 pub fn execution(error: ExecError) -> DataFusionError {
     match error {
-        ExecError::Overflow { type_name, place } => {
+        ExecError::Column(ColumnError::Overflow { type_name, place }) => {
             DataFusionError::Execution(overflow_message(&place, &type_name))
         }
-        ExecError::Memory { .. } => DataFusionError::ResourcesExhausted(error.to_string()),
+        ExecError::Column(ColumnError::Memory { .. }) => {
+            DataFusionError::ResourcesExhausted(error.to_string())
+        }
         other => external(other),
     }
 }

@@ -25,7 +25,6 @@ const CIRCLES: &[(&str, usize, usize)] = &[
     ("io", 1, 11),
     ("ooc", 4, 24),
     ("pg", 3, 9),
-    ("pipeline", 5, 37),
     ("postgres", 2, 36),
     ("runner", 1, 11),
     ("suites", 1, 14),

@@ -13,15 +13,22 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("format", &["ir", "io"]),
     ("flow", &["ir", "io", "gpu"]),
     ("ooc", &["ir", "io", "spill", "gpu", "flow", "format"]),
-    ("pipeline", &["ir", "io", "spill", "flow"]),
-    ("cuda", &["ir", "io", "gpu", "flow", "pipeline"]),
+    ("columns", &["ir", "io"]),
+    ("pipeline", &["ir", "io", "spill", "flow", "columns"]),
+    ("cuda", &["ir", "io", "gpu", "flow", "columns", "pipeline"]),
     ("ceilings", &["ir", "io", "flow"]),
     ("bench", &["ir", "io", "gpu", "flow", "ceilings", "ooc"]),
     ("doctor", &["io", "gpu", "flow", "ceilings", "bench"]),
     ("suites", &["ir", "io", "format"]),
     ("pg", &["format", "ceilings", "doctor"]),
-    ("runner", &["ir", "io", "spill", "gpu", "format", "flow", "ceilings", "pipeline", "cuda"]),
-    ("engine", &["ir", "io", "gpu", "format", "flow", "ooc", "ceilings", "pipeline", "runner"]),
+    (
+        "runner",
+        &["ir", "io", "spill", "gpu", "format", "flow", "ceilings", "columns", "pipeline", "cuda"],
+    ),
+    (
+        "engine",
+        &["ir", "io", "gpu", "format", "flow", "ooc", "ceilings", "columns", "pipeline", "runner"],
+    ),
     (
         "cli",
         &[
@@ -30,7 +37,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         ],
     ),
     ("service", &["ir", "gpu", "format", "flow", "ceilings", "runner"]),
-    ("postgres", &["ir", "io", "format", "flow", "pipeline", "runner", "service"]),
+    ("postgres", &["ir", "io", "format", "flow", "columns", "runner", "service"]),
     ("fuzz", &["format", "engine"]),
 ];
 

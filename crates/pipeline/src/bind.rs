@@ -7,20 +7,21 @@ mod expr;
 mod lookup;
 mod order;
 mod probe;
-pub(crate) mod proof;
+mod proof;
 mod range;
 mod selectivity;
 
 use std::sync::Arc;
 
+use headrace_columns::repr::Repr;
 use headrace_ir::{DataType, Field, NamedExpr, Pipeline, Sink, Step, ValueRange};
 
 use crate::WhyNot;
-use crate::bound::{Bound, BoundExpr, BoundSink, BoundStep, RegisterInfo, Repr};
+use crate::bound::{Bound, BoundExpr, BoundSink, BoundStep, RegisterInfo};
 use crate::build::BuildTable;
-use crate::segment::{SourceColumn, SourceInfo};
+use crate::source::{SourceColumn, SourceInfo};
 
-pub use order::is_near_on_gpu;
+pub use order::{Lookups, is_near_on_gpu};
 pub(crate) use range::type_range;
 
 /// Choices of whoever plans.
@@ -37,15 +38,6 @@ impl Default for BindOptions {
     fn default() -> Self {
         Self { dense_groups_max: 64 * 1024, lookups: Lookups::Cpu }
     }
-}
-
-/// The memory that look-ups go through, which decides the order of steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookups {
-    /// A core's caches.
-    Cpu,
-    /// Shared memory, or L2.
-    Gpu,
 }
 
 /// Lowers a valid pipeline (see [`headrace_ir::Program::validate`]); `builds` are those of its

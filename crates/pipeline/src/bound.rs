@@ -2,49 +2,17 @@
 
 use std::sync::Arc;
 
+use headrace_columns::fault::Target;
+use headrace_columns::load::ColumnInfo;
+use headrace_columns::lookup::Truth;
+use headrace_columns::repr::Repr;
+use headrace_columns::shift::Shift;
 use headrace_ir::{
     AggregateFunction, AggregateOutput, ArithmeticOp, CastFailure, CompareOp, DataType, Field,
-    Function, Interval, OnOverflow, OrderKey, ProbeKind, Register, Scalar, TimeZone, ValueRange,
+    Function, OnOverflow, OrderKey, ProbeKind, Register, Scalar, ValueRange,
 };
 
-use crate::bind::proof;
 use crate::build::BuildTable;
-use crate::function;
-use crate::segment::Dictionary;
-
-/// How a value is held while a pipeline runs.
-#[derive(Clone, Debug)]
-pub enum Repr {
-    /// Truth value.
-    Bool,
-    /// Signed integers, dates, times.
-    I8,
-    /// 16 bits.
-    I16,
-    /// 32 bits.
-    I32,
-    /// 64 bits.
-    I64,
-    /// Unsigned integers.
-    U8,
-    /// 16 bits.
-    U16,
-    /// 32 bits.
-    U32,
-    /// 64 bits.
-    U64,
-    /// binary32.
-    F32,
-    /// binary64.
-    F64,
-    /// Unscaled decimal.
-    I128,
-    /// Text by bytes.
-    Str,
-    /// Text as `i32` code of a sorted dictionary: order and equality of codes are those of
-    /// the texts, within one dictionary.
-    Code(Arc<Dictionary>),
-}
 
 /// One register.
 #[derive(Clone, Debug)]
@@ -59,6 +27,14 @@ pub struct RegisterInfo {
     pub nullable: bool,
     /// Bounds of integer-like values and of codes, if known.
     pub range: Option<ValueRange>,
+}
+
+impl RegisterInfo {
+    /// What the source's column is to be.
+    pub(crate) fn planned(&self) -> ColumnInfo<'_> {
+        let Self { name, data_type, repr, nullable, .. } = self;
+        ColumnInfo { name, data_type, repr, nullable: *nullable }
+    }
 }
 
 /// An expression whose dictionary predicates are lookups and whose types are resolved.
@@ -76,18 +52,6 @@ pub struct BoundExpr {
     pub range: Option<ValueRange>,
     /// SQL text for error messages ("lo_extendedprice * lo_discount").
     pub text: Arc<str>,
-}
-
-/// Result of a lookup for one dictionary code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Truth {
-    /// False.
-    False = 0,
-    /// True.
-    True = 1,
-    /// NULL.
-    Null = 2,
 }
 
 /// What a bound expression computes. Semantics are those of [`headrace_ir::Expr`].
@@ -204,17 +168,6 @@ pub enum BoundKind {
     },
     /// Text of a code, where codes of different dictionaries or plain text meet.
     Decode(Box<BoundExpr>),
-}
-
-/// What moves a moment: the constant argument of [`Function::LocalTime`] and its kin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shift {
-    /// From UTC to local time.
-    ToLocal(TimeZone),
-    /// From local time to UTC.
-    ToUtc(TimeZone),
-    /// To later.
-    By(Interval),
 }
 
 /// One step. `Filter`s are single conjuncts.
@@ -412,43 +365,12 @@ pub struct Bound {
     pub remaps: Vec<Arc<[i32]>>,
 }
 
-impl Repr {
-    /// How values of a type are held when they are not dictionary codes; `None` for types
-    /// that no processor takes yet.
-    pub fn of(data_type: &DataType) -> Option<Self> {
-        Some(match data_type {
-            DataType::Bool => Self::Bool,
-            DataType::Int8 => Self::I8,
-            DataType::Int16 => Self::I16,
-            DataType::Int32 | DataType::Date32 => Self::I32,
-            DataType::Int64 | DataType::Time64(_) | DataType::Timestamp { .. } => Self::I64,
-            DataType::UInt8 => Self::U8,
-            DataType::UInt16 => Self::U16,
-            DataType::UInt32 => Self::U32,
-            DataType::UInt64 => Self::U64,
-            DataType::Float32 => Self::F32,
-            DataType::Float64 => Self::F64,
-            DataType::Decimal128 { .. } => Self::I128,
-            DataType::Utf8 => Self::Str,
-            DataType::Binary | DataType::FixedBinary(_) => return None,
-        })
-    }
-
-    /// Whether values are integers that fit 64 bits signed (codes and truth values included).
-    pub fn is_integer_like(&self) -> bool {
-        !matches!(self, Self::U64 | Self::F32 | Self::F64 | Self::I128 | Self::Str)
-    }
-
-    /// Whether two registers can be compared as they are held.
-    pub fn same_as(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Code(a), Self::Code(b)) => Arc::ptr_eq(a, b),
-            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
-        }
-    }
-}
-
 impl BoundExpr {
+    /// What a kernel is to make.
+    pub(crate) fn target(&self) -> Target<'_> {
+        Target { data_type: &self.data_type, repr: &self.repr, text: &self.text }
+    }
+
     /// Operands, in order of evaluation.
     pub fn children(&self) -> Vec<&BoundExpr> {
         match &self.kind {
@@ -479,7 +401,7 @@ impl BoundExpr {
     }
 
     /// Calls `f` on this expression and everything below it.
-    pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a BoundExpr)) {
+    pub(crate) fn visit<'a>(&'a self, f: &mut impl FnMut(&'a BoundExpr)) {
         f(self);
         for child in self.children() {
             child.visit(f);
@@ -501,53 +423,8 @@ impl BoundExpr {
         found
     }
 
-    /// Whether evaluation can fail for some row: the one rule of both processors. Nothing that a
-    /// file claims proves the contrary, and nothing that holds for the rows alone which earlier
-    /// steps left: what cannot fail may be evaluated for any bit pattern of a register.
-    pub fn can_fail(&self) -> bool {
-        let mut fails = false;
-        self.visit(&mut |e| fails |= e.node_can_fail());
-        fails
-    }
-
-    /// The same of the outermost operation alone.
-    pub fn node_can_fail(&self) -> bool {
-        if self.data_type.is_float() && !matches!(self.kind, BoundKind::Cast { .. }) {
-            return self.is_strict();
-        }
-        match &self.kind {
-            BoundKind::Arithmetic { op, right, on_overflow, cannot_overflow, .. } => {
-                let divides = matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo);
-                let divisor_is_safe = right.proven().is_some_and(|r| r.min > 0 || r.max < 0);
-                (divides && !divisor_is_safe)
-                    || (*on_overflow != OnOverflow::Wrap && !cannot_overflow)
-            }
-            BoundKind::Negate { value, on_overflow } => {
-                // Signed types lack the opposite of their smallest value, unsigned ones have
-                // only that of 0.
-                let safe = match (value.proven(), value.data_type.integer_range()) {
-                    (Some(range), Some((0, _))) => range.max <= 0,
-                    (Some(range), Some((min, _))) => range.min > min,
-                    _ => false,
-                };
-                *on_overflow != OnOverflow::Wrap && !safe
-            }
-            BoundKind::Cast { value, on_failure } => {
-                *on_failure == CastFailure::Error && value.data_type.cast_can_fail(&self.data_type)
-            }
-            BoundKind::Call { function, arguments } => function::can_fail(*function, arguments),
-            BoundKind::Shift { .. } => true,
-            _ => false,
-        }
-    }
-
     /// Whether it is arithmetic that fails where floats leave their range.
     pub fn is_strict(&self) -> bool {
         matches!(self.kind, BoundKind::Arithmetic { on_overflow: OnOverflow::Strict, .. })
-    }
-
-    /// Bounds that types and constants alone prove.
-    pub(crate) fn proven(&self) -> Option<ValueRange> {
-        proof::proven(self, &[])
     }
 }

@@ -16,23 +16,22 @@
 
 mod assemble;
 mod chains;
-pub mod key;
+pub(crate) mod fetch;
 mod payload;
 mod rekey;
+mod slots;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
+use headrace_columns::key::EncodedKeys;
+use headrace_columns::repr::{Dictionary, Repr};
 use headrace_io::huge::filled;
 use headrace_ir::{Field, ValueRange};
 
-use crate::bound::Repr;
-
 pub use assemble::BuildOptions;
-pub(crate) use assemble::{BuildColumn, integers};
-pub use chains::Slots;
-pub use key::EncodedKeys;
-pub(crate) use rekey::ByCode;
+pub(crate) use payload::BuildColumn;
+pub use slots::Slots;
 
 /// Rows by key.
 #[derive(Debug)]
@@ -98,6 +97,11 @@ pub struct Chains {
     /// The same build by dictionary code, if it was asked for.
     pub(crate) by_code: ByCode,
 }
+
+/// What became of a build for the dictionaries that asked last, the latest first. A build that is
+/// kept from query to query is the same one by code each time: devices would copy another one anew.
+#[derive(Debug, Default)]
+pub(crate) struct ByCode(pub(crate) Mutex<Vec<(Arc<Dictionary>, Arc<BuildTable>)>>);
 
 /// From a key to the first row that has it.
 #[derive(Debug)]

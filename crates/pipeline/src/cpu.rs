@@ -12,137 +12,50 @@
 //!
 //! One [`CpuWorker`] belongs to one thread; workers share nothing but counters. A column is
 //! read for the whole batch while most rows are alive, and gathered for the rows that are
-//! left once few are (see [`context`]).
+//! left once few are (see `context`).
 
 mod aggregate;
 mod any_match;
-mod arithmetic;
-mod cast;
 pub(crate) mod check;
-mod compare;
-pub mod context;
-pub(crate) mod decimal;
+pub(crate) mod context;
 pub(crate) mod eval;
-pub(crate) mod function;
-pub(crate) mod group_keys;
 mod group_table;
 pub(crate) mod hash_sink;
 pub(crate) mod hash_state;
-mod in_list;
 mod key_order;
-mod like;
-mod load;
-mod logic;
 mod narrow;
-pub(crate) mod payload;
+pub(crate) mod options;
+mod pairs;
 mod probe;
+mod rows;
 mod run;
 mod scan;
-mod select;
-mod shift;
-pub(crate) mod simd;
 mod sink;
 pub(crate) mod sorted;
-pub(crate) mod text;
-pub(crate) mod vector;
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::RecordBatch;
-use headrace_flow::{CancelToken, Verdict};
-use headrace_io::{MemoryBudget, Reservation};
-use headrace_spill::SpillFolder;
+use headrace_columns::load::SourceColumns;
+use headrace_columns::memory::{Hold, reserve};
+use headrace_columns::segment::SegmentView;
+use headrace_flow::Verdict;
+use headrace_io::Reservation;
 
-use crate::bound::{Bound, BoundSink};
+use crate::bound::{Bound, BoundSink, RegisterInfo};
 use crate::build::BuildOptions;
-use crate::cpu::hash_sink::{HashLevel, HashOptions};
-use crate::cpu::load::SourceColumns;
+use crate::cpu::rows::last_batch;
 use crate::cpu::run::Runner;
 use crate::cpu::scan::Scan;
 use crate::cpu::sink::SinkState;
-use crate::memory::{Hold, reserve};
+use crate::partial::PartialSchema;
 use crate::partial::merge::Outlet;
-use crate::partial::spill::SpillPlace;
-use crate::partial::{PartialSchema, SpillReport};
-use crate::segment::SegmentView;
 use crate::state::{Output, finish_dense};
 use crate::{ExecError, WhyNot};
 
-pub use cast::is_supported as is_cast_supported;
-pub use simd::Tier;
+pub use options::{Emit, WorkerOptions};
 pub use sorted::SortedRows;
-pub use vector::{Data, Vector};
-
-/// Rows of a batch: the columns of a batch stay in a core's L1 and L2 caches.
-pub const BATCH_ROWS: usize = 4096;
-
-/// Takes finished batches, from any thread; `false`: nobody wants more.
-pub type Emit<'a> = &'a (dyn Fn(RecordBatch) -> bool + Send + Sync);
-
-/// What all workers of one execution share. Clone it for each worker.
-#[derive(Clone, Debug)]
-pub struct WorkerOptions {
-    /// Pays for the states of all workers and for merging them.
-    pub memory: Arc<MemoryBudget>,
-    /// Where groups go that do not fit; `None`: they must.
-    pub spill: Option<Arc<SpillFolder>>,
-    /// Workers at the same time, threads that merge included.
-    pub workers: usize,
-    /// Rows of a batch; [`BATCH_ROWS`] but for tests.
-    pub batch_rows: usize,
-    /// Vector instructions; the best of the machine but for tests.
-    pub tier: Tier,
-    /// Groups of a table that are spilled whatever they take; tests set it.
-    pub groups_max: usize,
-    /// Rows that reached a row sink with a limit.
-    pub emitted_rows: Arc<AtomicU64>,
-    /// Of rows in an order, the first key of the last that is wanted, as a column's statistics have it, once somebody knows:
-    /// ever smaller, or ever larger where the largest come first. See [`Bound::first_by`].
-    pub last_wanted: Option<Arc<AtomicI64>>,
-    /// Ends merging early.
-    pub cancel: CancelToken,
-    /// What was spilled.
-    pub spilled: Arc<SpillReport>,
-    level: Arc<OnceLock<Arc<HashLevel>>>,
-}
-
-impl WorkerOptions {
-    /// Options of one execution with an account of its own and no place to spill to.
-    pub fn new(memory_limit_bytes: u64) -> Self {
-        Self::with_memory(MemoryBudget::new(memory_limit_bytes))
-    }
-
-    /// Options of one execution that shares an account with others.
-    pub fn with_memory(memory: Arc<MemoryBudget>) -> Self {
-        Self {
-            memory,
-            spill: None,
-            workers: 1,
-            batch_rows: BATCH_ROWS,
-            tier: Tier::best(),
-            groups_max: usize::MAX,
-            emitted_rows: Arc::default(),
-            last_wanted: None,
-            cancel: CancelToken::new(),
-            spilled: Arc::default(),
-            level: Arc::default(),
-        }
-    }
-
-    pub(crate) fn hash_options(&self, form: PartialSchema) -> HashOptions {
-        let place = SpillPlace { folder: self.spill.clone(), report: Arc::clone(&self.spilled) };
-        let account = Arc::clone(&self.memory);
-        HashOptions { form, account, place, groups_max: self.groups_max }
-    }
-
-    /// What the hash tables of all workers share.
-    fn hash_level(&self, bound: &Bound) -> Result<Arc<HashLevel>, ExecError> {
-        let form = PartialSchema::local(bound)?;
-        let new = || HashLevel::first(self.hash_options(form), self.workers);
-        Ok(Arc::clone(self.level.get_or_init(new)))
-    }
-}
 
 /// A pipeline that this processor takes. Any number of executions may share it.
 #[derive(Debug)]
@@ -274,7 +187,7 @@ impl CpuProgram {
                 SinkState::Rows { mut columns, mut batches },
                 BoundSink::Rows { columns: outputs, .. },
             ) => {
-                batches.extend(sink::last_batch(&mut columns, outputs)?);
+                batches.extend(last_batch(&mut columns, outputs)?);
                 Ok(batches)
             }
             (SinkState::Sorted(rows), BoundSink::Sorted { columns, order, limit }) => {
@@ -333,7 +246,8 @@ impl CpuWorker {
                 bound.source_registers
             )));
         }
-        let source = SourceColumns::new(segment, &bound.registers)?;
+        let source =
+            SourceColumns::new(segment, bound.registers.iter().map(RegisterInfo::planned))?;
         let mut scan = Scan::new(bound, &source, &self.options);
         let batch_rows = self.options.batch_rows.max(1);
         for start in (0..segment.rows).step_by(batch_rows) {
@@ -372,11 +286,6 @@ impl CpuWorker {
         full.into_iter().all(emit)
     }
 
-    /// Rows that were streamed through this worker.
-    pub fn rows(&self) -> u64 {
-        self.rows
-    }
-
     fn is_enough(&self) -> bool {
         match &self.program.bound.sink {
             BoundSink::Rows { limit: Some(limit), .. } => {
@@ -402,6 +311,6 @@ impl CpuWorker {
                 &build
             }
         };
-        self.memory.hold(bytes, what)
+        Ok(self.memory.hold(bytes, what)?)
     }
 }

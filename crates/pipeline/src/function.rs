@@ -1,14 +1,13 @@
 //! What both processors know of a function's result before they compute it.
 
+use headrace_columns::calendar::{
+    CALENDAR_DAYS, DAY_SECONDS, inner_calendar, part_of_day, span_ticks, timestamp_ticks, truncated,
+};
 use headrace_ir::function::{DatePart, Function};
 use headrace_ir::moment::DAYS;
 use headrace_ir::{DataType, ValueRange};
 
 use crate::bind::type_range;
-use crate::bound::BoundExpr;
-use crate::calendar::{
-    CALENDAR_DAYS, DAY_SECONDS, part_of_day, span_ticks, timestamp_ticks, truncated,
-};
 
 /// Bounds of the results for arguments within bounds.
 pub(crate) fn range(
@@ -54,19 +53,6 @@ pub(crate) fn range(
         Function::AddDays => within(DAYS.start.into(), i64::from(DAYS.end) - 1),
         _ => all,
     }
-}
-
-/// The days of the calendar but its first and last, as values of a type of moments.
-pub fn inner_calendar(moment: &DataType) -> (i64, i64) {
-    let unit = timestamp_ticks(moment).map_or(1, |ticks| i128::from(ticks * DAY_SECONDS));
-    let (first, last) = CALENDAR_DAYS;
-    let bound = |value: i128| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-    (bound(i128::from(first + 1) * unit), bound(i128::from(last) * unit - 1))
-}
-
-/// What floats are multiplied by before they are rounded to whole numbers.
-pub fn round_unit(digits: u8) -> f64 {
-    10f64.powi(digits.into())
 }
 
 /// Bounds of a part that are the same for all moments.
@@ -117,15 +103,4 @@ pub(crate) fn is_identity(function: Function, argument: &DataType, result: &Data
         }
         _ => false,
     }
-}
-
-/// Whether a call can fail for some bit pattern of its arguments.
-pub(crate) fn can_fail(function: Function, arguments: &[BoundExpr]) -> bool {
-    let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
-    let proven = arguments.first().and_then(BoundExpr::proven);
-    let spared = match (function, proven, types.first().and_then(DataType::integer_range)) {
-        (Function::Abs, Some(proven), Some((min, _))) => proven.min > min,
-        _ => false,
-    };
-    !spared && function.signature(&types).is_none_or(|signature| signature.can_fail)
 }

@@ -5,16 +5,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use headrace_columns::hash::hash_keys;
+use headrace_columns::memory::{Hold, reserve};
+use headrace_columns::repr::Repr;
+use headrace_columns::vector::Vector;
 use headrace_io::Reservation;
 use parking_lot::Mutex;
 
 use crate::ExecError;
-use crate::bound::{Bound, BoundSink, Repr};
+use crate::bound::{Bound, BoundSink};
 use crate::cpu::hash_sink::{HashLevel, HashSink, PARTITION_GROUPS_MIN};
-use crate::cpu::{Emit, Vector, WorkerOptions};
-use crate::memory::{Hold, reserve};
+use crate::cpu::{Emit, WorkerOptions};
 use crate::partial::PartialSchema;
-use crate::partial::hash::hash_keys;
 use crate::partial::merge::{Outlet, in_parallel};
 use crate::state::{AccumulatorState, finish_groups};
 
@@ -78,7 +80,7 @@ impl GroupStates {
     /// Holds host memory for groups that come. `what` they are is what the error says.
     ///
     /// # Errors
-    /// [`ExecError::Memory`].
+    /// [`headrace_columns::ColumnError::Memory`].
     pub fn reserve(&self, bytes: u64, what: &str) -> Result<Reservation, ExecError> {
         let mut memory = reserve(&self.options.memory);
         memory.hold(bytes, what)?;

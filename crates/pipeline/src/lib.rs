@@ -13,7 +13,7 @@
 //!    group number, payloads become narrow arrays, steps are ordered by how many rows they
 //!    are expected to remove. Everything that all processors must agree on is decided here,
 //!    once.
-//! 2. A processor takes segments (row ranges of the streamed table, see [`segment`]) and folds
+//! 2. A processor takes segments (row ranges of the streamed table, see [`headrace_columns::segment`]) and folds
 //!    them into partial state ([`state`]). The CPU processor does so with one worker a core
 //!    over cache-sized batches. The CUDA processor is a crate of its own, `headrace-cuda`.
 //! 3. States merge in any order and finish into Arrow record batches, or into a
@@ -26,31 +26,24 @@
 //!
 //! # What this crate must never know
 //!
-//! DataFusion, PostgreSQL, GPUs, files and their formats. It depends on Arrow's arrays because
+//! DataFusion, PostgreSQL, GPUs, files and their formats; how values are computed, which is the work of
+//! `headrace-columns`. It depends on Arrow's arrays because
 //! results and dictionaries are Arrow arrays, and on `flow` to be cancelled.
 
 pub mod bind;
 pub mod bound;
 pub mod build;
-pub mod calendar;
 pub mod cpu;
-pub mod function;
 pub mod group_states;
-pub mod memory;
 pub mod partial;
 pub mod partition;
-pub mod segment;
 pub mod state;
-mod values;
 
-pub mod column;
-
-mod column_in;
 mod error;
+mod function;
+mod source;
 
 pub use bound::Bound;
 pub use build::{BuildOptions, BuildTable};
-pub use column::{arrow_field, arrow_type};
 pub use error::{ExecError, WhyNot};
-pub use segment::{ColumnView, Dictionary, SegmentView, SourceColumn, SourceInfo};
-pub use values::values_batch;
+pub use source::{SourceColumn, SourceInfo};

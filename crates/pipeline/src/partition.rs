@@ -2,16 +2,14 @@
 //! are of and however they are held (0 and -0, all NaNs, NULL and NULL are equal).
 
 use arrow_array::RecordBatch;
+use headrace_columns::column::Column;
+use headrace_columns::column_in::append_array;
+use headrace_columns::hash::{FAN_OUT_MAX, LEVELS, hash_keys, in_order, partition};
+use headrace_columns::repr::Repr;
+use headrace_columns::vector::Vector;
 use headrace_ir::Field;
 
 use crate::ExecError;
-use crate::bound::Repr;
-use crate::column::Column;
-use crate::column_in::append_array;
-use crate::cpu::vector::Vector;
-use crate::partial::hash::{hash_keys, in_order, partition};
-
-pub use crate::partial::hash::{FAN_OUT_MAX, LEVELS};
 
 /// The rows of a batch by partition.
 #[derive(Clone, Debug, PartialEq, Eq)]

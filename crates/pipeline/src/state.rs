@@ -2,21 +2,19 @@
 
 mod finish;
 mod first;
-pub mod mean;
 pub(crate) mod merge;
-mod spread;
 mod texts;
 
 use arrow_array::RecordBatch;
+use headrace_columns::repr::Repr;
+use headrace_columns::spread::Spread;
 
-use crate::bound::{Accumulator, AccumulatorKind, Repr};
+use crate::bound::{Accumulator, AccumulatorKind};
 use crate::build::BuildTable;
 
 pub use finish::finish_dense;
-pub(crate) use finish::{finish_groups, output_batch};
+pub(crate) use finish::finish_groups;
 pub(crate) use first::Choice;
-pub use merge::wide_total;
-pub use spread::Spread;
 pub use texts::Texts;
 
 /// One accumulator over all possible groups.
@@ -93,7 +91,7 @@ impl AccumulatorState {
 
     /// Appends groups that have seen no row, or removes groups at the end. `smaller`: of
     /// extremes, whether the smallest are kept.
-    pub fn resize(&mut self, groups: usize, smaller: bool) {
+    pub(crate) fn resize(&mut self, groups: usize, smaller: bool) {
         macro_rules! resize {
             ($values:expr, $largest:expr, $smallest:expr) => {
                 $values.resize(groups, if smaller { $largest } else { $smallest })
@@ -119,7 +117,7 @@ impl AccumulatorState {
     }
 
     /// Number of groups.
-    pub fn groups(&self) -> usize {
+    pub(crate) fn groups(&self) -> usize {
         match self {
             Self::Count(v) => v.len(),
             Self::SumI64(v) | Self::ExtremeI64(v) => v.len(),
@@ -133,7 +131,7 @@ impl AccumulatorState {
     }
 
     /// Host bytes.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let groups = self.groups() as u64;
         match self {
             Self::Count(_) | Self::SumI64(_) | Self::ExtremeI64(_) => groups * 8,

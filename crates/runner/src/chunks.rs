@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::task::{Poll, Waker};
 
+use headrace_columns::segment::{ColumnView, SegmentView};
 use headrace_flow::{BoxError, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, ReadSpec};
 use headrace_format::arrow::{ChunkOptions, ColumnBound};
 use headrace_format::{ChunkTotals, Feed, FirstBy, FormatError, Table};
 use headrace_io::{EXTENT_ALIGN_BYTES, ReadAt};
 use headrace_ir::{Chunk, DataType, Pipeline, Segment, ValueRange};
 use headrace_pipeline::bound::Bound;
-use headrace_pipeline::{ColumnView, SegmentView, SourceColumn, SourceInfo};
+use headrace_pipeline::{SourceColumn, SourceInfo};
 use parking_lot::Mutex;
 
 use crate::bounds::bounds;

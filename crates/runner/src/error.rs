@@ -1,5 +1,6 @@
 //! Why a program has no answer, and of what kind that is.
 
+use headrace_columns::ColumnError;
 use headrace_cuda::CudaError;
 use headrace_flow::{BoxError, RaceError};
 use headrace_format::FormatError;
@@ -140,16 +141,23 @@ impl RunError {
 
 fn exec_class(error: &ExecError) -> ErrorClass {
     match error {
-        ExecError::Overflow { .. } => ErrorClass::Overflow,
-        ExecError::DivisionByZero { .. } => ErrorClass::DivisionByZero,
-        ExecError::Cast { .. } => ErrorClass::Cast,
-        ExecError::Corrupt { .. } => ErrorClass::Corrupt,
-        ExecError::Memory { .. } => ErrorClass::OutOfMemory,
+        ExecError::Column(error) => column_class(error),
         ExecError::Spill(error) => spill_class(error),
         ExecError::Partial(_) => ErrorClass::Corrupt,
         ExecError::WhyNot(_) => ErrorClass::Unsupported,
         ExecError::Cancelled => ErrorClass::Cancelled,
         ExecError::Internal(_) => ErrorClass::Internal,
+    }
+}
+
+fn column_class(error: &ColumnError) -> ErrorClass {
+    match error {
+        ColumnError::Overflow { .. } => ErrorClass::Overflow,
+        ColumnError::DivisionByZero { .. } => ErrorClass::DivisionByZero,
+        ColumnError::Cast { .. } => ErrorClass::Cast,
+        ColumnError::Corrupt { .. } => ErrorClass::Corrupt,
+        ColumnError::Memory { .. } => ErrorClass::OutOfMemory,
+        ColumnError::Internal(_) => ErrorClass::Internal,
     }
 }
 
@@ -204,7 +212,7 @@ mod tests {
     use super::*;
 
     fn overflow() -> ExecError {
-        ExecError::Overflow { type_name: "Int32".into(), place: "a + b".into() }
+        ColumnError::Overflow { type_name: "Int32".into(), place: "a + b".into() }.into()
     }
 
     #[test]

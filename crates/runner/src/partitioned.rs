@@ -19,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
+use headrace_columns::hash::LEVELS;
 use headrace_flow::RaceReport;
 use headrace_format::batches::ProducerError;
 use headrace_io::{MemoryBudget, MemoryUse, Reservation};
@@ -28,7 +29,6 @@ use headrace_ir::{
 use headrace_pipeline::bind::bind_merge;
 use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::partial::PartialMerge;
-use headrace_pipeline::partition::LEVELS;
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 use headrace_spill::{Blocks, Part};

@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
+use headrace_columns::column::arrow_field;
+use headrace_columns::values::values_batch;
 use headrace_flow::{CancelToken, ConsumerLimit};
 use headrace_format::arrow::ir_type;
 use headrace_format::batches::{BatchTable, batch_channel};
@@ -14,7 +16,7 @@ use headrace_io::MemoryBudget;
 use headrace_ir::{Input, Pipeline, Program, Scalar, Source};
 use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::state::Output;
-use headrace_pipeline::{BuildTable, ExecError, WhyNot, arrow_field, values_batch};
+use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 
 use crate::error::{ErrorClass, RunError};
 use crate::graph::Graph;
@@ -299,7 +301,7 @@ impl Run<'_> {
                 consume(&self.request.tables[*number], settings, self.groups)
             }
             Input::Values(rows) => {
-                let rows = values_batch(&source.columns, rows)?;
+                let rows = values_batch(&source.columns, rows).map_err(ExecError::from)?;
                 let table = StreamTable::of_source(source, std::iter::once(Ok(rows)));
                 consume(&table, &on_cpu(settings), self.groups)
             }
@@ -425,28 +427,29 @@ pub fn ms_since(started: Instant) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use headrace_columns::ColumnError;
     use headrace_flow::RaceError;
 
     use super::*;
 
     #[test]
     fn what_the_gpu_lacks_the_cpu_does_and_what_is_wrong_stays_wrong() {
-        let memory = ExecError::Memory {
+        let memory = ColumnError::Memory {
             tier: "pinned host memory",
             what: "slots".into(),
             needed_bytes: 2,
             limit_bytes: 1,
         };
-        let reason = gpu_refusal(&memory.into()).map(|reason| reason.0);
+        let reason = gpu_refusal(&ExecError::from(memory).into()).map(|reason| reason.0);
         assert!(reason.is_some_and(|reason| reason.contains("pinned host memory")));
         let source = "the GPU fell off the bus\n  hint: look at dmesg".into();
         let lost = RaceError::Device { chunk: Some(3), stage: "execution", source };
         let reason = gpu_refusal(&lost.into()).map(|reason| reason.0);
         assert!(reason.is_some_and(|r| r.contains("fell off") && !r.contains("hint")));
-        let overflow = ExecError::Overflow { type_name: "Int32".into(), place: "a + b".into() };
+        let overflow = ColumnError::Overflow { type_name: "Int32".into(), place: "a + b".into() };
         let long = ExecError::WhyNot(WhyNot::new("a text has more than 31 bytes"));
         assert!(gpu_refusal(&long.into()).is_some_and(|reason| reason.0.contains("31 bytes")));
-        for error in [RunError::from(overflow), RaceError::Cancelled.into()] {
+        for error in [RunError::from(ExecError::from(overflow)), RaceError::Cancelled.into()] {
             assert!(gpu_refusal(&error).is_none(), "{error}");
         }
     }

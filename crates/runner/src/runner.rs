@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use headrace_columns::memory;
 use headrace_cuda::{CudaDevice, CudaOptions};
 use headrace_flow::{
     AccessPath, CancelToken, HostCache, MappingPool, RaceOptions, RegisteredPool, Trace,
@@ -10,7 +11,6 @@ use headrace_flow::{
 use headrace_io::{InputPolicy, MemoryBudget, MemoryUse};
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::cpu::WorkerOptions;
-use headrace_pipeline::memory;
 use headrace_spill::SpillFolder;
 use parking_lot::Mutex;
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
+use headrace_columns::column::arrow_field;
+use headrace_columns::repr::Dictionary;
 use headrace_format::Table;
 use headrace_format::arrow::ir_type;
 use headrace_format::batches::{BatchTable, ProducerError, Ready};
 use headrace_ir::{Field, Input, Program, Source};
-use headrace_pipeline::{Dictionary, ExecError, arrow_field};
+use headrace_pipeline::ExecError;
 
 use crate::error::RunError;
 

@@ -1,7 +1,8 @@
 //! Arithmetic, for row `r` of the thread.
 
+use headrace_columns::repr::Repr;
 use headrace_ir::{ArithmeticOp, DataType, OnOverflow};
-use headrace_pipeline::bound::{BoundExpr, BoundKind, Repr};
+use headrace_pipeline::bound::{BoundExpr, BoundKind};
 
 use crate::codegen::generator::Generator;
 use crate::codegen::refusal::{Result, refuse};

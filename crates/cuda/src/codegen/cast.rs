@@ -1,8 +1,9 @@
 //! Conversions between representations.
 
+use headrace_columns::calendar::{DAY_SECONDS, ticks};
+use headrace_columns::repr::Repr;
 use headrace_ir::{CastFailure, DataType};
-use headrace_pipeline::bound::{BoundExpr, Repr};
-use headrace_pipeline::calendar::{DAY_SECONDS, ticks};
+use headrace_pipeline::bound::BoundExpr;
 
 use crate::codegen::arithmetic::{digit_limit, power_of_ten};
 use crate::codegen::generator::Generator;

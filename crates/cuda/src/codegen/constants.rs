@@ -1,7 +1,7 @@
 //! Constants as parameters: the text of a kernel names them, the launch fills them in.
 
+use headrace_columns::repr::Repr;
 use headrace_ir::{Scalar, Value as Constant};
-use headrace_pipeline::bound::Repr;
 
 use crate::codegen::generator::Generator;
 use crate::codegen::refusal::{Result, refuse};

@@ -1,7 +1,9 @@
 //! Expressions, for row `r` of the thread.
 
+use headrace_columns::lookup::Truth;
+use headrace_columns::repr::Repr;
 use headrace_ir::{CastFailure, CompareOp, OnOverflow, Scalar, Value as Constant};
-use headrace_pipeline::bound::{BoundExpr, BoundKind, Repr, Truth};
+use headrace_pipeline::bound::{BoundExpr, BoundKind};
 
 use crate::codegen::arithmetic::{power_of_ten, scale_of};
 use crate::codegen::generator::Generator;

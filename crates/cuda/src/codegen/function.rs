@@ -1,10 +1,12 @@
 //! Calls of named functions: text over `calendar.cuh` and `arithmetic.cuh`.
 
+use headrace_columns::calendar::inner_calendar;
+use headrace_columns::calendar::{DAY_SECONDS, span_ticks, timestamp_ticks};
+use headrace_columns::function::round_unit;
+use headrace_columns::repr::Repr;
 use headrace_ir::DataType;
 use headrace_ir::function::{DatePart, Function};
-use headrace_pipeline::bound::{BoundExpr, Repr};
-use headrace_pipeline::calendar::{DAY_SECONDS, span_ticks, timestamp_ticks};
-use headrace_pipeline::function::{inner_calendar, round_unit};
+use headrace_pipeline::bound::BoundExpr;
 
 use crate::codegen::arithmetic::{digit_limit, power_of_ten, scale_of};
 use crate::codegen::generator::Generator;
@@ -192,7 +194,7 @@ fn outside(expr: &BoundExpr, kind: &str, day: &str, null: Option<String>) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use headrace_pipeline::calendar::CALENDAR_DAYS;
+    use headrace_columns::calendar::CALENDAR_DAYS;
 
     #[test]
     fn the_calendar_of_kernels_has_the_same_first_and_last_day() {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use headrace_pipeline::bound::{Bound, BoundSink, Repr};
+use headrace_columns::repr::Repr;
+use headrace_pipeline::bound::{Bound, BoundSink};
 
 use crate::codegen::plan::eager::EagerPlan;
 use crate::codegen::plan::probes::walks_step;

@@ -1,6 +1,7 @@
 //! Loading source columns when a step first needs them.
 
-use headrace_pipeline::bound::{BoundExpr, BoundStep, Repr};
+use headrace_columns::repr::Repr;
+use headrace_pipeline::bound::{BoundExpr, BoundStep};
 
 use crate::codegen::describe;
 use crate::codegen::generator::Generator;

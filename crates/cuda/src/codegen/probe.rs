@@ -1,8 +1,9 @@
 //! Probes; those that loop over the matches of a key are in [`super::chain`].
 
+use headrace_columns::repr::Repr;
 use headrace_ir::ProbeKind;
 use headrace_pipeline::WhyNot;
-use headrace_pipeline::bound::{BoundExpr, BoundProbe, BoundStep, Repr};
+use headrace_pipeline::bound::{BoundExpr, BoundProbe, BoundStep};
 use headrace_pipeline::build::{BuildIndex, Presence};
 
 use crate::codegen::generator::Generator;

@@ -1,7 +1,8 @@
 //! Sinks: dense aggregation and rows.
 
+use headrace_columns::repr::Repr;
 use headrace_pipeline::bound::{
-    Accumulator, BoundExpr, BoundKey, BoundKind, BoundSink, BoundStep, DenseKey, Grouping, Repr,
+    Accumulator, BoundExpr, BoundKey, BoundKind, BoundSink, BoundStep, DenseKey, Grouping,
 };
 use headrace_pipeline::build::PayloadColumn;
 

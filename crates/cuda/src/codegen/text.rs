@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
+use headrace_columns::repr::Repr;
 use headrace_ir::{CompareOp, Scalar, Value};
 use headrace_pipeline::WhyNot;
-use headrace_pipeline::bound::Repr;
 
 /// Lines under an indentation.
 #[derive(Debug, Default)]

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::StringArray;
+use headrace_columns::repr::Dictionary;
+use headrace_columns::segment::{ColumnView, SegmentView};
 use headrace_cuda::SegmentLayout;
 use headrace_cuda::parts::{ColumnForm, ColumnLayout};
 use headrace_ir::{DataType, Encoding, Field, TimeUnit, ValueRange};
-use headrace_pipeline::{ColumnView, Dictionary, SegmentView, SourceColumn, SourceInfo};
+use headrace_pipeline::{SourceColumn, SourceInfo};
 
 /// SplitMix64 (public domain, Sebastiano Vigna).
 #[derive(Clone)]

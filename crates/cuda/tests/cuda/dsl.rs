@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use headrace_columns::repr::Repr;
 use headrace_cuda::SegmentLayout;
 use headrace_cuda::parts::{ColumnForm, ColumnLayout};
 use headrace_ir::{

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use headrace_columns::repr::Repr;
 use headrace_cuda::parts::{ColumnForm, ColumnLayout, Narrowing, narrow_source};
 use headrace_cuda::{CudaProgram, SegmentLayout, Tuning};
 use headrace_ir::ValueRange;
-use headrace_pipeline::bound::{Bound, Repr};
+use headrace_pipeline::bound::Bound;
 
 use crate::corpus;
 use crate::data::{ColumnData, SegmentData, Shape, Table};

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::StringArray;
+use headrace_columns::repr::Dictionary;
 use headrace_cuda::parts::ColumnForm;
 use headrace_cuda::{CudaDevice, CudaOptions, CudaProgram, SegmentLayout, Tuning};
 use headrace_ir::{Expr, Scalar, Sink, Step, Value};
-use headrace_pipeline::Dictionary;
 use headrace_pipeline::bind::Lookups;
 use headrace_pipeline::bound::{Bound, BoundSink};
 

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
+use headrace_columns::repr::Repr;
+use headrace_columns::segment::{ColumnView, SegmentView};
 use headrace_cuda::parts::{ColumnForm, CudaExecution, DeviceColumn, DeviceSegment, Narrowing};
 use headrace_cuda::{CudaDevice, CudaOptions, SegmentLayout, Tuning};
 use headrace_gpu::DeviceBuffer;
 use headrace_ir::Encoding;
-use headrace_pipeline::bound::{Bound, Repr};
+use headrace_pipeline::bound::Bound;
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
 use headrace_pipeline::state::{Output, finish_dense};
-use headrace_pipeline::{ColumnView, SegmentView};
 
 use crate::data::Random;
 use crate::differential::{lines, rows_of_none};

@@ -14,10 +14,10 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::{Result, internal_err};
+use headrace_columns::column::arrow_field;
+use headrace_columns::mean::mean_f64;
 use headrace_ir::pipeline::GROUPING_SET;
 use headrace_ir::{AggregateCall, AggregateFunction, Field, Sink};
-use headrace_pipeline::arrow_field;
-use headrace_pipeline::state::mean::mean_f64;
 
 /// What a column is.
 #[derive(Clone, Debug, PartialEq, Eq)]

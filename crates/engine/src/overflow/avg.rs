@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, EmitTo, GroupsAccumulator, ReversedUDAF,
     Signature, TypeSignature, TypeSignatureClass,
 };
-use headrace_pipeline::state::mean::mean_f64;
+use headrace_columns::mean::mean_f64;
 
 use super::sum::{STATE_PRECISION, for_each_value};
 use super::sum_distinct;

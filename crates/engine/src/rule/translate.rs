@@ -17,12 +17,12 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use headrace_columns::cast::is_supported as is_cast_supported;
 use headrace_format::arrow::ir_type;
 use headrace_ir::{
     ArithmeticOp, CastFailure, CompareOp, DataType, Expr, Field, OnOverflow, Scalar, Value,
 };
 use headrace_pipeline::WhyNot;
-use headrace_pipeline::cpu::is_cast_supported;
 
 use super::types::scalar;
 use crate::floats::computed::OneNan;

@@ -1,5 +1,6 @@
 //! Lowers aggregation: how groups are numbered, and which running values calls share.
 
+use headrace_columns::repr::Repr;
 use headrace_ir::{
     AggregateCall, AggregateFunction, AggregateOutput, DataType, Expr, Field, NamedExpr, ValueRange,
 };
@@ -8,7 +9,6 @@ use crate::WhyNot;
 use crate::bind::{BindOptions, Binder, proof};
 use crate::bound::{
     Accumulator, AccumulatorKind, BoundCall, BoundExpr, BoundKey, BoundSink, DenseKey, Grouping,
-    Repr,
 };
 
 /// Group numbers are 32 bits wide.

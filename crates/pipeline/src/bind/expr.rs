@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use headrace_columns::repr::Repr;
+use headrace_columns::shift::Shift;
 use headrace_ir::{
     ArithmeticOp, CastFailure, DataType, Expr, Function, Interval, Scalar, TimeZone, Value,
     ValueRange,
@@ -9,7 +11,7 @@ use headrace_ir::{
 
 use crate::WhyNot;
 use crate::bind::{Binder, lookup, no_repr, proof, range};
-use crate::bound::{BoundExpr, BoundKind, Repr, Shift};
+use crate::bound::{BoundExpr, BoundKind};
 use crate::function;
 
 impl Binder {

@@ -4,17 +4,18 @@
 use std::rc::Rc;
 
 use arrow_array::Array;
+use headrace_columns::lookup::Truth;
+use headrace_columns::repr::{Dictionary, Repr};
+use headrace_columns::text::Texts;
+use headrace_columns::vector::{Data, Vector};
 use headrace_ir::{DataType, Expr, ValueRange};
 
 use crate::WhyNot;
 use crate::bind::{Binder, range};
-use crate::bound::{BoundExpr, BoundKind, RegisterInfo, Repr, Truth};
+use crate::bound::{BoundExpr, BoundKind, RegisterInfo};
 use crate::cpu::check;
 use crate::cpu::context::Context;
 use crate::cpu::eval::eval;
-use crate::cpu::text::Texts;
-use crate::cpu::vector::{Data, Vector};
-use crate::segment::Dictionary;
 
 /// The expression as a lookup by code, if it is a predicate or a function of texts that reads
 /// nothing but one dictionary register and cannot fail.

@@ -4,11 +4,20 @@
 //! A step may move before another if it reads no register that the other sets. A step that
 //! can fail stays behind every step that removes rows and stood before it.
 
+use headrace_columns::repr::Repr;
 use headrace_ir::ProbeKind;
 
-use crate::bind::Lookups;
-use crate::bound::{Bound, BoundExpr, BoundStep, RegisterInfo, Repr};
+use crate::bound::{Bound, BoundExpr, BoundStep, RegisterInfo};
 use crate::build::{BuildIndex, BuildTable, Chains, Heads};
+
+/// The memory that look-ups go through, which decides the order of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookups {
+    /// A core's caches.
+    Cpu,
+    /// Shared memory, or L2.
+    Gpu,
+}
 
 /// Reading a value of a column that no earlier step has read, relative to computing on one.
 const LOAD_COST: f64 = 1.0;
@@ -144,7 +153,7 @@ struct At {
 }
 
 /// The steps of a program in the order in which they shall run, and the place of each in it.
-pub fn ordered(
+pub(crate) fn ordered(
     steps: Vec<BoundStep>,
     registers: &[RegisterInfo],
     source_registers: usize,

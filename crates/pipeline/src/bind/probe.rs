@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use headrace_columns::repr::Repr;
 use headrace_ir::{DataType, Probe, ProbeKind, Register, ValueRange};
 
 use crate::WhyNot;
 use crate::bind::expr::decoded;
 use crate::bind::{Binder, range, selectivity};
-use crate::bound::{BoundExpr, BoundProbe, RegisterInfo, Repr};
+use crate::bound::{BoundExpr, BoundProbe, RegisterInfo};
 use crate::build::BuildTable;
 
 impl Binder {

@@ -1,4 +1,4 @@
-//! Bounds that hold whatever a file says of itself.
+//! What holds whatever a file says of itself: bounds, and whether evaluation can fail.
 //!
 //! `BoundExpr::range` is what statistics claim: good for choosing dense groups (whose digits are
 //! checked for each row) and for guessing selectivities. Leaving an overflow check out needs
@@ -7,7 +7,7 @@
 //!
 //! Statistics also prune: a file with false ones loses rows, which cannot be checked without reading what is skipped.
 
-use headrace_ir::ValueRange;
+use headrace_ir::{ArithmeticOp, CastFailure, DataType, Function, OnOverflow, ValueRange};
 
 use crate::bind::range;
 use crate::bound::{BoundExpr, BoundKind};
@@ -46,4 +46,62 @@ pub fn proven(expr: &BoundExpr, registers: &[Option<ValueRange>]) -> Option<Valu
             .flatten(),
         _ => range::type_range(&expr.data_type),
     }
+}
+
+impl BoundExpr {
+    /// Whether evaluation can fail for some row: the one rule of both processors. Nothing that a
+    /// file claims proves the contrary, and nothing that holds for the rows alone which earlier
+    /// steps left: what cannot fail may be evaluated for any bit pattern of a register.
+    pub fn can_fail(&self) -> bool {
+        let mut fails = false;
+        self.visit(&mut |e| fails |= e.node_can_fail());
+        fails
+    }
+
+    /// The same of the outermost operation alone.
+    pub fn node_can_fail(&self) -> bool {
+        if self.data_type.is_float() && !matches!(self.kind, BoundKind::Cast { .. }) {
+            return self.is_strict();
+        }
+        match &self.kind {
+            BoundKind::Arithmetic { op, right, on_overflow, cannot_overflow, .. } => {
+                let divides = matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo);
+                let divisor_is_safe = right.proven().is_some_and(|r| r.min > 0 || r.max < 0);
+                (divides && !divisor_is_safe)
+                    || (*on_overflow != OnOverflow::Wrap && !cannot_overflow)
+            }
+            BoundKind::Negate { value, on_overflow } => {
+                // Signed types lack the opposite of their smallest value, unsigned ones have
+                // only that of 0.
+                let safe = match (value.proven(), value.data_type.integer_range()) {
+                    (Some(range), Some((0, _))) => range.max <= 0,
+                    (Some(range), Some((min, _))) => range.min > min,
+                    _ => false,
+                };
+                *on_overflow != OnOverflow::Wrap && !safe
+            }
+            BoundKind::Cast { value, on_failure } => {
+                *on_failure == CastFailure::Error && value.data_type.cast_can_fail(&self.data_type)
+            }
+            BoundKind::Call { function, arguments } => call_can_fail(*function, arguments),
+            BoundKind::Shift { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Bounds that types and constants alone prove.
+    pub(crate) fn proven(&self) -> Option<ValueRange> {
+        proven(self, &[])
+    }
+}
+
+/// Whether a call can fail for some bit pattern of its arguments.
+fn call_can_fail(function: Function, arguments: &[BoundExpr]) -> bool {
+    let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
+    let proven = arguments.first().and_then(BoundExpr::proven);
+    let spared = match (function, proven, types.first().and_then(DataType::integer_range)) {
+        (Function::Abs, Some(proven), Some((min, _))) => proven.min > min,
+        _ => false,
+    };
+    !spared && function.signature(&types).is_none_or(|signature| signature.can_fail)
 }

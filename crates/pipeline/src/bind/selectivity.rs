@@ -1,8 +1,9 @@
 //! How many rows a condition is expected to keep: uniform values between known bounds.
 
+use headrace_columns::lookup::Truth;
 use headrace_ir::{CompareOp, Value};
 
-use crate::bound::{BoundExpr, BoundKind, Truth};
+use crate::bound::{BoundExpr, BoundKind};
 
 /// For conditions of which nothing is known.
 const UNKNOWN: f64 = 1.0 / 3.0;

@@ -1,20 +1,17 @@
 //! From rows to a build.
 
-use std::borrow::Cow;
-
 use arrow_array::RecordBatch;
+use headrace_columns::column::Column;
+use headrace_columns::column_in::append_array;
+use headrace_columns::convert::integers;
+use headrace_columns::key;
+use headrace_columns::repr::Repr;
 use headrace_io::try_map;
-use headrace_ir::Field;
+use headrace_ir::{DataType, Field};
 
 use crate::ExecError;
-use crate::bound::Repr;
-use crate::build::payload::{Placement, encode};
-use crate::build::{
-    BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, PayloadData, Presence, key,
-};
-use crate::column::Column;
-use crate::column_in::append_array;
-use crate::cpu::vector::{Data, Vector};
+use crate::build::payload::{BuildColumn, Placement, encode};
+use crate::build::{BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, PayloadData, Presence};
 
 /// A direct-address table may have this many entries for each row ..
 const DIRECT_ENTRIES_A_ROW: u64 = 64;
@@ -40,13 +37,6 @@ pub struct BuildOptions {
     pub threads: usize,
 }
 
-/// One column of a build in the making.
-pub(crate) struct BuildColumn<'a> {
-    pub(crate) field: Field,
-    pub(crate) repr: Repr,
-    pub(crate) vector: Vector<'a>,
-}
-
 impl BuildTable {
     /// A build from record batches whose columns are the keys, then the payload.
     pub fn from_batches(
@@ -59,13 +49,8 @@ impl BuildTable {
         let fields: Vec<Field> = keys.iter().chain(payload).cloned().collect();
         let mut columns = fields
             .iter()
-            .map(|field| {
-                let repr = Repr::of(&field.data_type).ok_or_else(|| {
-                    ExecError::Internal(format!("a build column of type {}", field.data_type))
-                })?;
-                Column::new(repr)
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+            .map(|field| Ok(Column::new(repr_of(&field.data_type)?)?))
+            .collect::<Result<Vec<_>, ExecError>>()?;
         for batch in batches {
             if batch.num_columns() != fields.len() {
                 return Err(ExecError::Internal(format!(
@@ -158,6 +143,11 @@ impl BuildTable {
     }
 }
 
+fn repr_of(data_type: &DataType) -> Result<Repr, ExecError> {
+    let unknown = || ExecError::Internal(format!("a build column of type {data_type}"));
+    Repr::of(data_type).ok_or_else(unknown)
+}
+
 /// Rows whose keys are all there; `None`: all rows.
 fn rows_without_null(keys: &[BuildColumn<'_>], rows: usize) -> Option<Vec<u32>> {
     if keys.iter().all(|key| key.vector.validity.is_none()) {
@@ -194,20 +184,6 @@ fn direct_index(
     }
     let placement = Placement { entry_of_row: Some(entries), entries: domain as usize };
     Some((BuildIndex::Direct(present), placement))
-}
-
-/// Integer-like data as 64-bit values.
-pub(crate) fn integers<'v>(data: &'v Data<'_>) -> Option<Cow<'v, [i64]>> {
-    Some(match data {
-        Data::Bool(v) | Data::U8(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::I8(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::I16(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::I32(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::I64(v) => Cow::Borrowed(v),
-        Data::U16(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::U32(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::U64(_) | Data::F32(_) | Data::F64(_) | Data::I128(_) | Data::Str(_) => return None,
-    })
 }
 
 /// NULLs are no numbers: where they may be found, keys are bytes.

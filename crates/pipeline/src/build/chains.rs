@@ -5,15 +5,12 @@
 
 use std::ops::Range;
 
-use crate::build::key::{ASK_STEPS, EncodedKeys, fold};
-use crate::build::{ByCode, Chains, Heads, Presence, key};
-use crate::cpu::simd::prefetch;
+use crate::build::slots::{BLOCK_ROWS, NONE, Slots, found};
+use crate::build::{ByCode, Chains, Heads, Presence};
+use headrace_columns::key;
+use headrace_columns::key::{EncodedKeys, fold};
+use headrace_columns::simd::prefetch;
 use headrace_io::huge::filled;
-
-const NONE: u32 = u32::MAX;
-
-/// Rows that are looked up together: all ask for a cache line before the first of them reads its own.
-const BLOCK_ROWS: usize = 64;
 
 /// Heads by address may take as many entries for each row; a hash table takes two to four, and the keys beside them.
 const ADDRESSES_A_ROW: u64 = 4;
@@ -120,10 +117,6 @@ impl Chains {
     }
 }
 
-fn found(row: u32, missing: u32) -> u32 {
-    if row == NONE { missing } else { row }
-}
-
 /// Bits for the numbers of a domain, unless they are more than a hash table is worth.
 fn presence(keys: &[i64], base: i64, domain: u64) -> Option<Presence> {
     let is_small = domain <= (keys.len() as u64).saturating_mul(PRESENCE_BITS_A_ROW);
@@ -187,75 +180,6 @@ fn longest(next: &[u32]) -> u64 {
 /// Rows in blocks, the last first.
 fn blocks_backwards(rows: usize) -> impl Iterator<Item = Range<usize>> {
     (1..=rows).rev().step_by(BLOCK_ROWS).map(|end| end.saturating_sub(BLOCK_ROWS)..end)
-}
-
-/// Open addressing with linear probing: the first row of the chain that lies there, or `u32::MAX`. A power of two of them, at most
-/// half of which are taken.
-#[derive(Debug)]
-pub struct Slots(Vec<u32>);
-
-impl Slots {
-    fn for_rows(rows: usize) -> Self {
-        Self(filled(NONE, (rows * 2).next_power_of_two().max(2)))
-    }
-
-    fn bytes(&self) -> usize {
-        size_of_val::<[u32]>(&self.0)
-    }
-
-    /// Where a key is, or the empty slot where it belongs, looked for from a slot on.
-    #[inline(always)]
-    fn find(&self, first: usize, is_same: impl Fn(usize) -> bool) -> usize {
-        let mask = self.0.len() - 1;
-        let mut slot = first;
-        while self.0[slot] != NONE && !is_same(self.0[slot] as usize) {
-            slot = (slot + 1) & mask;
-        }
-        slot
-    }
-
-    /// The first slots of a block of keys; what will be read of them is on its way, what of heads by `ask`, step by step.
-    #[inline(always)]
-    fn asked_for(
-        &self,
-        rows: Range<usize>,
-        hash: impl Fn(usize) -> u64,
-        ask: impl Fn(usize, usize),
-    ) -> [usize; BLOCK_ROWS] {
-        let mut slots = [0; BLOCK_ROWS];
-        let count = rows.len();
-        for (slot, row) in slots.iter_mut().zip(rows) {
-            *slot = hash(row) as usize & (self.0.len() - 1);
-            prefetch(&raw const self.0[*slot]);
-        }
-        for step in 0..ASK_STEPS {
-            let heads = slots[..count].iter().map(|&slot| self.0[slot]);
-            heads.filter(|&head| head != NONE).for_each(|head| ask(step, head as usize));
-        }
-        slots
-    }
-
-    #[inline(always)]
-    fn find_all(
-        &self,
-        rows: usize,
-        (hash, ask, is_same): (
-            impl Fn(usize) -> u64,
-            impl Fn(usize, usize),
-            impl Fn(usize, usize) -> bool,
-        ),
-        missing: u32,
-    ) -> Vec<u32> {
-        let mut heads = Vec::with_capacity(rows);
-        for begin in (0..rows).step_by(BLOCK_ROWS) {
-            let end = (begin + BLOCK_ROWS).min(rows);
-            let first = self.asked_for(begin..end, &hash, &ask);
-            heads.extend((begin..end).zip(first).map(|(row, first)| {
-                found(self.0[self.find(first, |head| is_same(row, head))], missing)
-            }));
-        }
-        heads
-    }
 }
 
 #[cfg(test)]

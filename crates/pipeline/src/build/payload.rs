@@ -2,16 +2,22 @@
 
 use std::sync::Arc;
 
-use headrace_ir::ValueRange;
+use headrace_columns::column::text_array;
+use headrace_columns::convert::integers;
+use headrace_columns::repr::{Dictionary, Repr};
+use headrace_columns::vector::{Data, Vector};
+use headrace_ir::{Field, ValueRange};
 
 use crate::ExecError;
-use crate::bound::Repr;
-use crate::build::assemble::{BuildColumn, integers};
 use crate::build::{PayloadColumn, PayloadData};
-use crate::column::text_array;
-use crate::cpu::vector::{Data, Vector};
-use crate::segment::Dictionary;
 use headrace_io::huge::{filled, reserved};
+
+/// One column of a build in the making.
+pub(crate) struct BuildColumn<'a> {
+    pub(crate) field: Field,
+    pub(crate) repr: Repr,
+    pub(crate) vector: Vector<'a>,
+}
 
 /// Where the rows' values go.
 pub(crate) struct Placement {
@@ -56,7 +62,7 @@ impl Placement {
 
 impl PayloadData {
     /// Number of entries.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::U8 { raw, .. } => raw.len(),
             Self::U16 { raw, .. } => raw.len(),
@@ -70,7 +76,7 @@ impl PayloadData {
     }
 
     /// Whether there is no entry.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
@@ -205,11 +211,6 @@ fn recode(
     }
     let codes = codes.iter().map(|&c| new_code.get(c as usize).map_or(0, |&n| n.max(0))).collect();
     Ok((Dictionary { values: text_array(&texts, None)? }, codes))
-}
-
-/// A vector of the codes of a streamed dictionary, for a build that is probed by code.
-pub(crate) fn code_vector(codes: Vec<i32>) -> Vector<'static> {
-    Vector::new(Data::I32(codes.into()))
 }
 
 #[cfg(test)]

@@ -1,27 +1,20 @@
 //! A build on text, as seen by a stream whose text is dictionary codes: the dictionary is
 //! looked up once, and each row of the stream needs only its code.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use arrow_array::Array;
+use headrace_columns::key;
+use headrace_columns::repr::{Dictionary, Repr};
+use headrace_columns::vector::{Data, Vector};
 use headrace_ir::Field;
 
 use crate::ExecError;
-use crate::bound::Repr;
-use crate::build::payload::code_vector;
-use crate::build::{BuildColumn, BuildIndex, BuildOptions, BuildTable, Chains, key};
-use crate::cpu::context::NO_MATCH;
-use crate::cpu::payload;
-use crate::cpu::vector::{Data, Vector};
-use crate::segment::Dictionary;
+use crate::build::fetch::{NO_MATCH, fetch};
+use crate::build::{BuildColumn, BuildIndex, BuildOptions, BuildTable, ByCode, Chains};
 
 /// Dictionaries by which one build is remembered.
 const DICTIONARIES_MAX: usize = 4;
-
-/// What became of a build for the dictionaries that asked last, the latest first. A build that is
-/// kept from query to query is the same one by code each time: devices would copy another one anew.
-#[derive(Debug, Default)]
-pub(crate) struct ByCode(Mutex<Vec<(Arc<Dictionary>, Arc<BuildTable>)>>);
 
 impl ByCode {
     fn get_or_make(
@@ -78,14 +71,14 @@ impl BuildTable {
         let keys = vec![BuildColumn {
             field: key_field,
             repr: Repr::Code(Arc::clone(dictionary)),
-            vector: code_vector(codes),
+            vector: Vector::new(Data::I32(codes.into())),
         }];
         let payload = (0..self.payload.len())
             .map(|column| {
                 Ok(BuildColumn {
                     field: self.payload[column].field.clone(),
                     repr: self.payload[column].repr.clone(),
-                    vector: payload::fetch(self, column, &entries)?,
+                    vector: fetch(self, column, &entries)?,
                 })
             })
             .collect::<Result<Vec<_>, ExecError>>()?;

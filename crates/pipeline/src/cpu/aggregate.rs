@@ -1,15 +1,22 @@
 //! Grouped aggregation: group numbers of rows, and the loops that fold values into states.
 
+use headrace_columns::ColumnError;
+use headrace_columns::convert::integers;
+use headrace_columns::narrow::Narrow;
+use headrace_columns::repr::Repr;
+use headrace_columns::select::truth_bytes;
+use headrace_columns::simd::positions;
+use headrace_columns::spread::Spread;
+use headrace_columns::vector::{Data, Element, Shared, Vector, take_values};
+use headrace_columns::wide::add_wide;
+
 use crate::ExecError;
-use crate::bound::{Accumulator, AccumulatorKind, BoundKey, Repr};
-use crate::build::integers;
+use crate::bound::{Accumulator, AccumulatorKind, BoundKey};
 use crate::cpu::context::Context;
-use crate::cpu::eval::{Shared, eval};
-use crate::cpu::narrow::{self, Narrow};
-use crate::cpu::select::{positions, truth_bytes};
-use crate::cpu::vector::{Data, Element, Vector, take_values};
-use crate::state::merge::{add_wide, extreme};
-use crate::state::{AccumulatorState, Spread, Texts};
+use crate::cpu::eval::eval;
+use crate::cpu::narrow::{self};
+use crate::state::merge::extreme;
+use crate::state::{AccumulatorState, Texts};
 
 /// The group of each row.
 #[derive(Clone, Debug)]
@@ -79,10 +86,8 @@ fn add_digits(key: &BoundKey, vector: &Vector<'_>, numbers: &mut [u32]) -> Resul
     }
     let any_valid = valid.map_or(!numbers.is_empty(), |valid| valid.contains(&1));
     if any_valid && largest >= digits {
-        return Err(ExecError::Corrupt {
-            column: key.field.name.clone(),
-            cause: "a value lies outside the bounds that its statistics tell".into(),
-        });
+        let cause = "a value lies outside the bounds that its statistics tell".into();
+        return Err(ColumnError::Corrupt { column: key.field.name.clone(), cause }.into());
     }
     Ok(())
 }

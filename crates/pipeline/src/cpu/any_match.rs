@@ -6,8 +6,9 @@
 
 use crate::ExecError;
 use crate::bound::BoundProbe;
-use crate::cpu::context::{Context, NO_MATCH};
-use crate::cpu::probe::{PAIRS_MAX, next_of, push_pairs};
+use crate::build::fetch::NO_MATCH;
+use crate::cpu::context::Context;
+use crate::cpu::pairs::{PAIRS_MAX, next_of, push_pairs};
 
 /// One byte a streamed row, 1 where any pair satisfies the residual. `heads` are the first build
 /// rows of each row's key.

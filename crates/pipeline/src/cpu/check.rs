@@ -1,10 +1,11 @@
 //! What this processor takes.
 
+use headrace_columns::cast;
+use headrace_columns::repr::Repr;
 use headrace_ir::ProbeKind;
 
 use crate::WhyNot;
-use crate::bound::{Bound, BoundExpr, BoundKind, BoundSink, BoundStep, Repr};
-use crate::cpu::cast;
+use crate::bound::{Bound, BoundExpr, BoundKind, BoundSink, BoundStep};
 
 /// Checks every expression, probe and sink.
 pub fn supported(bound: &Bound) -> Result<(), WhyNot> {

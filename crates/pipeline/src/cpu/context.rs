@@ -13,17 +13,15 @@
 
 use std::rc::Rc;
 
+use headrace_columns::load::SourceColumns;
+use headrace_columns::narrow::Narrow;
+use headrace_columns::text::Texts;
+use headrace_columns::vector::{Vector, take_values};
+
 use crate::ExecError;
 use crate::bound::RegisterInfo;
 use crate::build::BuildTable;
-use crate::cpu::load::SourceColumns;
-use crate::cpu::narrow::Narrow;
-use crate::cpu::payload;
-use crate::cpu::text::Texts;
-use crate::cpu::vector::{Vector, take_values};
-
-/// Row number of a build for a streamed row without a match.
-pub const NO_MATCH: u32 = u32::MAX;
+use crate::build::fetch::fetch;
 
 #[derive(Clone)]
 enum Slot<'a> {
@@ -137,11 +135,6 @@ impl<'a> Context<'a> {
         self.push_frame(rows, None, origin);
     }
 
-    /// Back to the frame below.
-    pub fn pop(&mut self) {
-        self.frames.pop();
-    }
-
     /// Number of frames, to come back to with [`Self::truncate`].
     pub fn depth(&self) -> usize {
         self.frames.len()
@@ -161,7 +154,7 @@ impl<'a> Context<'a> {
     }
 
     /// Sets a register to a payload column that is read when somebody asks. `entries` holds
-    /// the build's entry for each current row, or [`NO_MATCH`].
+    /// the build's entry for each current row, or [`NO_MATCH`](crate::build::fetch::NO_MATCH).
     pub fn set_payload(
         &mut self,
         register: usize,
@@ -193,7 +186,7 @@ impl<'a> Context<'a> {
                         None => entries,
                         Some(mapping) => Rc::new(take_values(&entries, &mapping)),
                     };
-                    Rc::new(payload::fetch(build, column, &entries)?)
+                    Rc::new(fetch(build, column, &entries)?)
                 }
                 Slot::Empty => return Err(missing(register)),
             },
@@ -225,10 +218,10 @@ impl<'a> Context<'a> {
     fn load(&self, register: usize) -> Result<Vector<'a>, ExecError> {
         let source = self.source.ok_or_else(|| missing(register))?;
         let frame = self.frames.last().ok_or_else(|| missing(register))?;
-        match &frame.origin {
-            None => source.load(register, self.start, frame.rows),
-            Some(origin) => source.gather(register, self.start, origin),
-        }
+        Ok(match &frame.origin {
+            None => source.load(register, self.start, frame.rows)?,
+            Some(origin) => source.gather(register, self.start, origin)?,
+        })
     }
 
     /// Row of frame `depth` for each row of the top frame; `None`: the same rows.

@@ -1,11 +1,13 @@
 //! Grouping by any keys: a hash table from keys to group numbers.
 
+use headrace_columns::ColumnError;
+use headrace_columns::group_keys::{KeyLayout, KeyRows};
+use headrace_columns::hash::hash_keys;
+use headrace_columns::simd::prefetch;
+use headrace_columns::vector::Vector;
+
 use crate::ExecError;
-use crate::cpu::group_keys::{KeyLayout, KeyRows};
 use crate::cpu::key_order::KeyOrder;
-use crate::cpu::simd::prefetch;
-use crate::cpu::vector::Vector;
-use crate::partial::hash::hash_keys;
 
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 64;
@@ -43,7 +45,7 @@ impl GroupTable {
 
     /// Number of groups.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.keys.rows()
     }
 
     /// Host bytes.
@@ -99,7 +101,7 @@ impl GroupTable {
         &self,
         part: usize,
         groups: impl ExactSizeIterator<Item = usize> + Clone,
-    ) -> Result<Vector<'_>, ExecError> {
+    ) -> Result<Vector<'_>, ColumnError> {
         self.keys.column(&self.layout, part, groups)
     }
 
@@ -242,7 +244,7 @@ impl GroupTable {
     }
 
     fn insert(&mut self, at: usize, key_hash: u64, keys: &KeyRows, row: usize) -> u32 {
-        let group = self.keys.len() as u32;
+        let group = self.keys.rows() as u32;
         self.keys.push(keys, row, &self.layout);
         if self.layout.has_text() {
             self.key_hashes.push(key_hash);

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
+use headrace_columns::hash::{FAN_OUT_MAX, LEVELS};
+use headrace_columns::memory::{Hold, reserve};
 use headrace_io::{MemoryBudget, Reservation};
 
 use crate::ExecError;
 use crate::bound::{Accumulator, BoundKey};
 use crate::cpu::context::Context;
 use crate::cpu::hash_state::HashState;
-use crate::memory::{Hold, reserve};
 use crate::partial::PartialSchema;
-use crate::partial::hash::{FAN_OUT_MAX, LEVELS};
 use crate::partial::runs::Runs;
 use crate::partial::spill::SpillPlace;
 
@@ -210,8 +210,8 @@ impl HashSink {
         let held = self.memory.hold(self.state.bytes(), "groups");
         if held.is_err() && self.state.len() > 0 && self.level.can_flush() {
             self.flush_early()?;
-            return self.memory.hold(self.state.bytes(), "groups");
+            return Ok(self.memory.hold(self.state.bytes(), "groups")?);
         }
-        held
+        Ok(held?)
     }
 }

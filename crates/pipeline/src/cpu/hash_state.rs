@@ -3,14 +3,15 @@
 use std::ops::Range;
 
 use arrow_array::RecordBatch;
+use headrace_columns::repr::Repr;
+use headrace_columns::vector::{Shared, Vector};
 
 use crate::ExecError;
-use crate::bound::{Accumulator, BoundKey, Repr};
+use crate::bound::{Accumulator, BoundKey};
 use crate::cpu::aggregate::{self, Groups};
 use crate::cpu::context::Context;
-use crate::cpu::eval::{Shared, eval};
+use crate::cpu::eval::eval;
 use crate::cpu::group_table::GroupTable;
-use crate::cpu::vector::Vector;
 use crate::partial::PartialSchema;
 use crate::partial::codec::Held;
 use crate::partial::runs::Runs;
@@ -166,7 +167,8 @@ impl HashState {
         &self,
         groups: impl ExactSizeIterator<Item = usize> + Clone,
     ) -> Result<Vec<Vector<'_>>, ExecError> {
-        (0..self.form.keys().len()).map(|k| self.table.key_column(k, groups.clone())).collect()
+        let keys = 0..self.form.keys().len();
+        keys.map(|key| Ok(self.table.key_column(key, groups.clone())?)).collect()
     }
 
     /// Partial states of some groups in any form, whose columns take `states`.

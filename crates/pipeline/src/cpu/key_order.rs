@@ -8,9 +8,9 @@
 //! the table becomes an ordinary hash table. Ordered tables are merged by ranges of the key. No statistics are
 //! believed.
 
-use crate::build::integers;
-use crate::cpu::group_keys::{KeyLayout, KeyRows};
-use crate::cpu::vector::Vector;
+use headrace_columns::convert::integers;
+use headrace_columns::group_keys::{KeyLayout, KeyRows};
+use headrace_columns::vector::Vector;
 
 /// Of more runs each would take long to be put in its place.
 const RUNS_MAX: usize = 1 << 16;
@@ -138,7 +138,7 @@ impl KeyOrder {
         for (row, &value) in values.iter().enumerate() {
             let is_new = place.last.is_none_or(|(last, _)| value > last);
             if is_new && has_room(value) {
-                let group = keys.len() as u32;
+                let group = keys.rows() as u32;
                 keys.push(batch, row, layout);
                 let run =
                     begun.get_or_insert(Run { min: value, max: value, first: group, last: group });
@@ -181,9 +181,9 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::bound::Repr;
     use crate::cpu::group_table::GroupTable;
-    use crate::cpu::vector::Data;
+    use headrace_columns::repr::Repr;
+    use headrace_columns::vector::Data;
 
     type Key = (Option<i32>, &'static str);
 

@@ -2,6 +2,10 @@
 
 use std::rc::Rc;
 
+use headrace_columns::load::SourceColumns;
+use headrace_columns::select::and_truth;
+use headrace_columns::simd::positions;
+use headrace_columns::text::Texts;
 use headrace_ir::ProbeKind;
 
 use crate::ExecError;
@@ -9,12 +13,10 @@ use crate::bound::{Bound, BoundStep};
 use crate::cpu::WorkerOptions;
 use crate::cpu::context::Context;
 use crate::cpu::eval::eval;
-use crate::cpu::load::SourceColumns;
-use crate::cpu::probe::{PairStream, Probed, probe, push_unmatched};
+use crate::cpu::pairs::{PairStream, push_unmatched};
+use crate::cpu::probe::{Probed, probe};
 use crate::cpu::scan::{Portion, Scan};
-use crate::cpu::select::{and_truth, positions};
 use crate::cpu::sink::SinkState;
-use crate::cpu::text::Texts;
 
 /// While more than this share of a batch is expected to be alive, filters read whole columns:
 /// a cache line holds 16 values of 4 bytes, so gathering would touch nearly all of them.

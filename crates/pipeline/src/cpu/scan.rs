@@ -16,17 +16,20 @@
 
 use std::ops::RangeInclusive;
 
+use headrace_columns::compare::scale;
+use headrace_columns::load::{Small, SmallColumn, SourceColumns};
+use headrace_columns::repr::Repr;
+use headrace_columns::simd::{
+    Members, Test, Tier, Widen, keep_positions, prefetch_pages, prefetch_rows,
+};
 use headrace_ir::{CompareOp, ProbeKind, Register, Value};
 
 use crate::ExecError;
-use crate::bound::{Bound, BoundExpr, BoundKind, BoundProbe, BoundSink, BoundStep, Repr};
+use crate::bound::{Bound, BoundExpr, BoundKind, BoundProbe, BoundSink, BoundStep};
 use crate::build::{BuildIndex, Presence};
 use crate::cpu::WorkerOptions;
-use crate::cpu::compare::scale;
 use crate::cpu::context::Context;
-use crate::cpu::load::{Small, SmallColumn, SourceColumns};
 use crate::cpu::probe::set_direct_payload;
-use crate::cpu::simd::{Members, Test, Tier, Widen, keep_positions, prefetch_pages, prefetch_rows};
 
 /// A whole column is read while one row in so many is alive: a cache line holds 16 values, so
 /// picking some would touch nearly all of them.

@@ -3,22 +3,21 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
+use headrace_columns::column::Column;
+use headrace_columns::convert::decode;
+use headrace_columns::repr::Repr;
 use headrace_ir::Field;
 
 use crate::ExecError;
-use crate::bound::{Bound, BoundExpr, BoundSink, Grouping, Repr};
+use crate::bound::{Bound, BoundExpr, BoundSink, Grouping};
 use crate::build::{BuildColumn, BuildOptions, BuildTable};
-use crate::column::Column;
 use crate::cpu::WorkerOptions;
 use crate::cpu::aggregate;
 use crate::cpu::context::Context;
-use crate::cpu::eval::{decode, eval};
 use crate::cpu::hash_sink::HashSink;
+use crate::cpu::rows::{OUTPUT_ROWS, append, cut_batch, empty, last_batch};
 use crate::cpu::sorted::SortedRows;
-use crate::state::{AccumulatorState, DenseState, output_batch};
-
-/// Output rows are handed over in batches of about this many.
-pub const OUTPUT_ROWS: usize = 8 * 1024;
+use crate::state::{AccumulatorState, DenseState};
 
 /// State of one worker's sink.
 pub enum SinkState {
@@ -156,30 +155,12 @@ impl SinkState {
                 a.merge(&b, order, *limit)
             }
             (Self::Build { columns }, Self::Build { columns: others }, _) => {
-                columns.iter_mut().zip(&others).try_for_each(|(a, b)| a.append(b))
+                let mut pairs = columns.iter_mut().zip(&others);
+                Ok(pairs.try_for_each(|(a, b)| a.append(b))?)
             }
             _ => Err(ExecError::Internal("workers of different sinks".into())),
         }
     }
-}
-
-pub fn empty<'e>(
-    columns: impl Iterator<Item = &'e (Field, BoundExpr)>,
-) -> Result<Vec<Column>, ExecError> {
-    columns.map(|(_, expr)| Column::new(expr.repr.clone())).collect()
-}
-
-/// Appends the values of the current rows.
-pub fn append<'a>(
-    columns: &mut [Column],
-    outputs: impl Iterator<Item = &'a (Field, BoundExpr)>,
-    context: &mut Context<'a>,
-) -> Result<(), ExecError> {
-    for (column, (_, expr)) in columns.iter_mut().zip(outputs) {
-        let vector = eval(context, expr)?;
-        column.push(&vector, context.rows())?;
-    }
-    Ok(())
 }
 
 /// Keeps only as many of the current rows as the query still wants.
@@ -190,34 +171,6 @@ fn limit_rows(context: &mut Context<'_>, limit: Option<u64>, emitted: &AtomicU64
     let wanted = limit.saturating_sub(before).min(rows);
     if wanted < rows {
         context.push((0..wanted as u32).collect());
-    }
-}
-
-/// The rows as a batch; none are left.
-pub fn cut_batch(
-    columns: &mut [Column],
-    outputs: &[(Field, BoundExpr)],
-) -> Result<RecordBatch, ExecError> {
-    let rows = columns.first().map_or(0, Column::rows);
-    let arrays = columns
-        .iter_mut()
-        .zip(outputs)
-        .map(|(column, (field, expr))| {
-            let full = std::mem::replace(column, Column::new(expr.repr.clone())?);
-            full.into_array(&field.data_type)
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    output_batch(outputs.iter().map(|(field, _)| field), arrays, rows)
-}
-
-/// The rows not yet in a batch, if any.
-pub fn last_batch(
-    columns: &mut [Column],
-    outputs: &[(Field, BoundExpr)],
-) -> Result<Option<RecordBatch>, ExecError> {
-    match columns.first() {
-        Some(column) if column.rows() > 0 => cut_batch(columns, outputs).map(Some),
-        _ => Ok(None),
     }
 }
 

@@ -14,20 +14,21 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicI64};
 
 use arrow_array::RecordBatch;
+use headrace_columns::ColumnError;
+use headrace_columns::column::Column;
+use headrace_columns::compare::text_order;
+use headrace_columns::convert::{from_i64, integers};
+use headrace_columns::repr::Repr;
+use headrace_columns::simd::positions;
+use headrace_columns::vector::{Data, Element, Vector};
 use headrace_ir::{Field, OrderKey, Register};
 
 use crate::ExecError;
-use crate::bound::{Bound, BoundExpr, BoundKind, BoundSink, BoundStep, Repr};
-use crate::build::integers;
-use crate::column::Column;
+use crate::bound::{Bound, BoundExpr, BoundKind, BoundSink, BoundStep};
 use crate::cpu::WorkerOptions;
-use crate::cpu::compare::text_order;
 use crate::cpu::context::Context;
 use crate::cpu::eval::eval;
-use crate::cpu::payload::from_i64;
-use crate::cpu::select::positions;
-use crate::cpu::sink::{OUTPUT_ROWS, append, cut_batch, empty};
-use crate::cpu::vector::{Data, Element, Vector};
+use crate::cpu::rows::{OUTPUT_ROWS, append, cut_batch, empty};
 
 /// Rows that are gathered beyond those that are wanted, at least, before they are looked through.
 const SPARE_ROWS: usize = 4096;
@@ -137,7 +138,7 @@ impl SortedRows {
         order: &[OrderKey],
         limit: Option<u64>,
     ) -> Result<(), ExecError> {
-        let count = rows.first().map_or(0, |column| column.data.len());
+        let count = rows.first().map_or(0, |column| column.data.count());
         let kept = self.last.as_ref().map(|last| {
             let keys: Vec<&Vector<'_>> = order.iter().map(|key| &rows[key.column]).collect();
             preceding(order, &keys, last)
@@ -204,7 +205,8 @@ impl SortedRows {
             numbers.truncate(wanted);
         }
         let portions = numbers.chunks(OUTPUT_ROWS);
-        portions.map(|rows| cut_batch(&mut taken(&self.columns, rows)?, columns)).collect()
+        let batches = portions.map(|rows| cut_batch(&mut taken(&self.columns, rows)?, columns));
+        Ok(batches.collect::<Result<_, ColumnError>>()?)
     }
 
     fn keys(&self, order: &[OrderKey]) -> Vec<Vector<'_>> {
@@ -244,7 +246,7 @@ fn may_precede(keys: &Vector<'_>, last: &Vector<'_>, key: &OrderKey) -> Vec<u8> 
                     }
                 })*
                 // Bool and texts: what is dropped later is dropped then.
-                (data, _) => vec![1; data.len()],
+                (data, _) => vec![1; data.count()],
             }
         };
     }
@@ -267,7 +269,7 @@ fn numbers(rows: usize) -> Result<Vec<u32>, ExecError> {
     Ok((0..rows).collect())
 }
 
-fn taken(columns: &[Column], rows: &[u32]) -> Result<Vec<Column>, ExecError> {
+fn taken(columns: &[Column], rows: &[u32]) -> Result<Vec<Column>, ColumnError> {
     columns.iter().map(|column| column.take(rows)).collect()
 }
 
@@ -305,7 +307,7 @@ fn preceding<'a>(
     let first_keys: &Vector<'_> = first_keys.borrow();
     let mut kept = match first.is_valid(0) {
         true => positions(&may_precede(first_keys, first, key)),
-        false => (0..first_keys.data.len() as u32).collect(),
+        false => (0..first_keys.data.count() as u32).collect(),
     };
     kept.retain(|row| compare(order, (keys, *row), (&last, 0)).is_lt());
     kept

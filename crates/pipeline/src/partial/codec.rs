@@ -13,15 +13,16 @@ use arrow_array::{
     RecordBatchOptions, StringArray, UInt64Array,
 };
 use arrow_buffer::Buffer;
+use headrace_columns::column::vector_array;
+use headrace_columns::repr::{Dictionary, Repr};
+use headrace_columns::spread::Spread;
+use headrace_columns::vector::{Data, Vector};
+use headrace_columns::wide::{wide_bytes, wide_total};
 
-use crate::Dictionary;
 use crate::ExecError;
-use crate::bound::{Accumulator, Repr};
-use crate::column::vector_array;
-use crate::cpu::vector::{Data, Vector};
+use crate::bound::Accumulator;
 use crate::partial::schema::{PartialKey, PartialSchema};
-use crate::state::merge::{wide_bytes, wide_total};
-use crate::state::{AccumulatorState, Spread, Texts};
+use crate::state::{AccumulatorState, Texts};
 
 /// Running values on their way into a batch.
 pub(crate) struct Held<'s> {
@@ -44,14 +45,14 @@ impl PartialSchema {
         let rows = groups.len();
         let key_columns = self.keys().iter().zip(keys).zip(reprs).map(|((key, vector), repr)| {
             let repr = if let Repr::I32 = key.column_repr { &key.column_repr } else { repr };
-            vector_array(vector, repr, &key.column_type, rows)
+            Ok(vector_array(vector, repr, &key.column_type, rows)?)
         });
         let value_columns = self
             .values()
             .iter()
             .zip(states)
             .map(|(value, held)| state_array(&value.empty, held, groups));
-        let columns = key_columns.chain(value_columns).collect::<Result<Vec<_>, _>>()?;
+        let columns = key_columns.chain(value_columns).collect::<Result<Vec<_>, ExecError>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::clone(self.arrow()), columns, &options)
             .map_err(|e| ExecError::Internal(format!("partial states: {e}")))

@@ -8,17 +8,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
+use headrace_columns::hash::FAN_OUT_MAX;
+use headrace_columns::memory::{Hold, free_bytes, reserve};
+use headrace_columns::repr::Repr;
 use headrace_flow::CancelToken;
 use headrace_io::{Reservation, on_threads};
 
 use crate::ExecError;
-use crate::bound::{Bound, BoundSink, Repr};
+use crate::bound::{Bound, BoundSink};
 use crate::cpu::hash_sink::{HashLevel, HashSink};
 use crate::cpu::hash_state::HashState;
 use crate::cpu::{Emit, WorkerOptions};
-use crate::memory::{Hold, free_bytes, reserve};
 use crate::partial::PartialSchema;
-use crate::partial::hash::FAN_OUT_MAX;
 use crate::partial::runs::by_partition;
 use crate::partial::schema::with_portable_values;
 use crate::state::{Choice, finish_groups};
@@ -89,7 +90,7 @@ impl<'a> Outlet<'a> {
     }
 
     /// Merges the tables of one level with everything that they flushed, on `threads` threads.
-    pub fn finish(&self, sinks: Vec<HashSink>, threads: usize) -> Result<(), ExecError> {
+    pub(crate) fn finish(&self, sinks: Vec<HashSink>, threads: usize) -> Result<(), ExecError> {
         match self.merge(sinks, threads) {
             // That is how the threads were told.
             Err(ExecError::Cancelled) if self.enough.load(Ordering::Relaxed) => Ok(()),
@@ -208,7 +209,7 @@ impl<'a> Outlet<'a> {
             Some(choice) if choice.leaves_out(groups.len()) => {
                 let key_column = |key, groups: &[u32]| {
                     let numbers = groups.iter().map(|&group| group as usize);
-                    state.table().key_column(key, numbers)
+                    Ok(state.table().key_column(key, numbers)?)
                 };
                 Ok(choice.among(groups, state.states(), key_column)?.into())
             }

@@ -11,7 +11,7 @@
 //! A batch holds one row a group: its keys by value, then one column an accumulator (see
 //! [`PartialSchema`]). A group may have any number of rows in any number of batches: merging
 //! them in any order gives the same result (float totals but for rounding). Rows are divided
-//! by a hash of the key's values ([`hash`]) into partitions that share no group, so that
+//! by a hash of the key's values ([`headrace_columns::hash`]) into partitions that share no group, so that
 //! partitions are merged at the same time, or one after the other when memory is short.
 //!
 //! Batches that do not fit memory wait in [`headrace_spill::Partitions`].
@@ -19,7 +19,6 @@
 //! Totals have 192 bits. A worker whose table is full flushes its groups and goes on.
 
 pub(crate) mod codec;
-pub(crate) mod hash;
 pub(crate) mod merge;
 pub(crate) mod runs;
 mod schema;

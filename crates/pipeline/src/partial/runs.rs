@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use headrace_columns::hash::{in_order, partition};
 use headrace_io::{MemoryBudget, MemoryUse};
 use headrace_spill::Partitions;
 
 use crate::ExecError;
-use crate::partial::hash::{in_order, partition};
 use crate::partial::spill::SpillPlace;
 
 /// Flushed groups of one level. Threads may push at the same time.
@@ -73,7 +73,7 @@ impl Runs {
             for some in order[start..end].chunks(portion) {
                 let file_bytes = self.partitions.push(partition, encode(some)?)?;
                 if file_bytes > 0 {
-                    self.place.report.spilled(file_bytes, some.len());
+                    self.place.report.spilled(file_bytes);
                 }
             }
             start = end;

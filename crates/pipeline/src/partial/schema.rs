@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType as ArrowType, Field as ArrowField, Schema, SchemaRef};
+use headrace_columns::column::arrow_type;
+use headrace_columns::group_keys::KeyLayout;
+use headrace_columns::repr::Repr;
 use headrace_ir::{AggregateOutput, DataType};
 
 use crate::ExecError;
-use crate::bound::{Accumulator, AccumulatorKind, Bound, BoundCall, BoundKey, BoundSink, Repr};
-use crate::column::arrow_type;
-use crate::cpu::group_keys::KeyLayout;
+use crate::bound::{Accumulator, AccumulatorKind, Bound, BoundCall, BoundKey, BoundSink};
 use crate::state::{AccumulatorState, Texts};
 
 /// What the schema's metadata says of its version.

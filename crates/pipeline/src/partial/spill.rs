@@ -9,7 +9,6 @@ use headrace_spill::SpillFolder;
 #[derive(Debug, Default)]
 pub struct SpillReport {
     spilled_bytes: AtomicU64,
-    spilled_groups: AtomicU64,
     flushes: AtomicU64,
     levels: AtomicU64,
 }
@@ -18,11 +17,6 @@ impl SpillReport {
     /// Bytes written to temporary files.
     pub fn spilled_bytes(&self) -> u64 {
         self.spilled_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Groups written to them, each as often as it was.
-    pub fn spilled_groups(&self) -> u64 {
-        self.spilled_groups.load(Ordering::Relaxed)
     }
 
     /// How often a table of groups was emptied before its time.
@@ -35,9 +29,8 @@ impl SpillReport {
         self.levels.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn spilled(&self, bytes: u64, groups: usize) {
+    pub(crate) fn spilled(&self, bytes: u64) {
         self.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.spilled_groups.fetch_add(groups as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn flushed(&self, level: u32) {

@@ -1,21 +1,20 @@
 //! From partial states to output columns.
 
-use std::sync::Arc;
-
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::i256;
-use arrow_schema::Schema;
-use headrace_ir::{AggregateFunction, DataType, Field, OnOverflow};
+use headrace_columns::ColumnError;
+use headrace_columns::column::{output_batch, vector_array};
+use headrace_columns::convert::from_i64;
+use headrace_columns::decimal;
+use headrace_columns::key::canonical_f64;
+use headrace_columns::mean::mean_f64;
+use headrace_columns::repr::Repr;
+use headrace_columns::vector::{Data, Vector};
+use headrace_ir::{AggregateFunction, DataType, OnOverflow};
 
 use crate::ExecError;
-use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Grouping, Repr};
-use crate::build::key::canonical_f64;
-use crate::column::{arrow_field, vector_array};
-use crate::cpu::decimal;
-use crate::cpu::payload::from_i64;
-use crate::cpu::vector::{Data, Vector};
+use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Grouping};
 use crate::partial::PartialSchema;
-use crate::state::mean::mean_f64;
 use crate::state::{AccumulatorState, DenseState};
 
 /// The groups that exist, as a record batch: keys, then calls; or their partial states, if the
@@ -54,7 +53,7 @@ pub(crate) fn finish_groups(
     let mut columns = arrays.collect::<Result<Vec<_>, _>>()?;
     columns.extend(finish_calls(calls, accumulators, states, groups)?);
     let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|call| &call.field));
-    output_batch(fields, columns, groups.len())
+    Ok(output_batch(fields, columns, groups.len())?)
 }
 
 /// Numbers of the dense groups that exist. Without keys there is always one.
@@ -66,18 +65,6 @@ fn existing_groups(keys: &[BoundKey], state: &DenseState) -> Result<Vec<usize>, 
         }
         _ => Err(ExecError::Internal("accumulator 0 does not count rows".into())),
     }
-}
-
-/// A record batch of output columns.
-pub(crate) fn output_batch<'f>(
-    fields: impl Iterator<Item = &'f Field>,
-    columns: Vec<ArrayRef>,
-    rows: usize,
-) -> Result<RecordBatch, ExecError> {
-    let schema = Schema::new(fields.map(arrow_field).collect::<Vec<_>>());
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)
-        .map_err(|e| ExecError::Internal(format!("output batch: {e}")))
 }
 
 /// Values of one key from group numbers.
@@ -140,10 +127,8 @@ impl CallFinish<'_> {
     }
 
     fn overflow(&self) -> ExecError {
-        ExecError::Overflow {
-            type_name: self.call.field.data_type.to_string(),
-            place: self.call.text.to_string(),
-        }
+        let type_name = self.call.field.data_type.to_string();
+        ColumnError::Overflow { type_name, place: self.call.text.to_string() }.into()
     }
 
     fn mismatch(&self) -> ExecError {
@@ -165,7 +150,7 @@ impl CallFinish<'_> {
             AggregateFunction::Min | AggregateFunction::Max => self.repr.clone(),
             _ => self.result_repr()?,
         };
-        vector_array(&vector, &repr, data_type, self.groups.len())
+        Ok(vector_array(&vector, &repr, data_type, self.groups.len())?)
     }
 
     fn count(&self, state: &AccumulatorState) -> Result<ArrayRef, ExecError> {
@@ -177,7 +162,7 @@ impl CallFinish<'_> {
             _ => return Err(self.mismatch()),
         };
         let vector = Vector::new(data);
-        vector_array(&vector, &repr, &self.call.field.data_type, self.groups.len())
+        Ok(vector_array(&vector, &repr, &self.call.field.data_type, self.groups.len())?)
     }
 
     /// Exact totals in 256 bits; `None` for float totals.

@@ -7,17 +7,18 @@
 
 use std::cmp::Ordering;
 
+use headrace_columns::column::Column;
+use headrace_columns::column_in::append_array;
+use headrace_columns::convert::integers;
+use headrace_columns::repr::Repr;
+use headrace_columns::vector::Vector;
 use headrace_ir::{
     AggregateFunction, AggregateOutput, DataType, FirstGroups, OnOverflow, OrderKey,
 };
 
 use crate::ExecError;
-use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Repr};
-use crate::build::integers;
-use crate::column::Column;
-use crate::column_in::append_array;
+use crate::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink};
 use crate::cpu::sorted::compare;
-use crate::cpu::vector::Vector;
 use crate::state::AccumulatorState;
 use crate::state::finish::finish_calls;
 
@@ -127,9 +128,9 @@ fn ranks(by: &OrderKey, column: &Vector<'_>, wanted: usize) -> Vec<Ordering> {
     }
     let (order, columns) = ([*by], std::slice::from_ref(column));
     let before = |a: &u32, b: &u32| compare(&order, (columns, *a), (columns, *b));
-    let mut rows: Vec<u32> = (0..column.data.len() as u32).collect();
+    let mut rows: Vec<u32> = (0..column.data.count() as u32).collect();
     let (_, &mut last, _) = rows.select_nth_unstable_by(wanted - 1, before);
-    (0..column.data.len() as u32).map(|row| before(&row, &last)).collect()
+    (0..column.data.count() as u32).map(|row| before(&row, &last)).collect()
 }
 
 /// Whether a result may not fit its type.

@@ -14,13 +14,8 @@ impl Texts {
     }
 
     /// Number of groups.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.kept.len()
-    }
-
-    /// Whether there is no group.
-    pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
     }
 
     /// The text of a group, if it has seen one.
@@ -29,7 +24,7 @@ impl Texts {
     }
 
     /// Appends or removes groups at the end.
-    pub fn resize(&mut self, groups: usize) {
+    pub(crate) fn resize(&mut self, groups: usize) {
         let removed = self.kept.get(groups..).unwrap_or_default();
         let bytes: u64 = removed.iter().flatten().map(|text| text.len() as u64).sum();
         self.text_bytes -= bytes;
@@ -52,7 +47,7 @@ impl Texts {
     }
 
     /// Host bytes; known without looking at the texts.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.kept.len() as u64 * 16 + self.text_bytes
     }
 }

@@ -7,12 +7,13 @@ use arrow_array::{
     Array, ArrayRef, DictionaryArray, Int32Array, LargeStringArray, RecordBatch, StringArray,
     StringViewArray,
 };
+use headrace_columns::repr::Dictionary;
 use headrace_ir::{
     AggregateFunction, CompareOp, DataType, Encoding, Field, Probe, ProbeKind, Sink, Step,
 };
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::bound::{Bound, BoundStep};
-use headrace_pipeline::{BuildOptions, BuildTable, Dictionary, SourceColumn};
+use headrace_pipeline::{BuildOptions, BuildTable, SourceColumn};
 
 use crate::support::*;
 

@@ -1,5 +1,6 @@
 //! Bytes that contradict their layout are an error, whatever they are.
 
+use headrace_columns::ColumnError;
 use headrace_ir::{
     AggregateFunction, ArithmeticOp, DataType, Expr, OnOverflow, Sink, Value, ValueRange,
 };
@@ -40,7 +41,7 @@ proptest! {
         }
         // Either outcome is right for some rubbish; a panic never is.
         if let Err(error) = all_rows(&table) {
-            prop_assert!(matches!(error, ExecError::Corrupt { .. }), "{}", error);
+            prop_assert!(matches!(error, ExecError::Column(ColumnError::Corrupt { .. })), "{}", error);
         }
     }
 }
@@ -60,7 +61,10 @@ fn a_short_buffer_is_named() {
 fn offsets_that_run_backwards() {
     let mut table = Table::new("t", 2).text("t", &["ab", "cd"]);
     table.columns[0].offsets = Some([0u32, 3, 2].iter().flat_map(|v| v.to_le_bytes()).collect());
-    assert!(matches!(all_rows(&table).unwrap_err(), ExecError::Corrupt { .. }));
+    assert!(matches!(
+        all_rows(&table).unwrap_err(),
+        ExecError::Column(ColumnError::Corrupt { .. })
+    ));
 }
 
 #[test]
@@ -84,7 +88,10 @@ fn a_group_outside_its_statistics() {
         vec![named("i", table.col("i"))],
         vec![call(AggregateFunction::Count, None, DataType::Int64)],
     );
-    assert!(matches!(run(&table, vec![], sink, &[]).unwrap_err(), ExecError::Corrupt { .. }));
+    assert!(matches!(
+        run(&table, vec![], sink, &[]).unwrap_err(),
+        ExecError::Column(ColumnError::Corrupt { .. })
+    ));
 }
 
 /// Statistics may choose how groups lie; they must not leave an overflow check out.
@@ -102,12 +109,15 @@ fn false_statistics_do_not_hide_an_overflow() {
     let sink =
         Sink::aggregate(vec![], vec![call(AggregateFunction::Max, Some(square), DataType::Int32)]);
     let error = run(&table, vec![], sink, &[]).unwrap_err();
-    assert!(matches!(error, ExecError::Overflow { .. }), "{error}");
+    assert!(matches!(error, ExecError::Column(ColumnError::Overflow { .. })), "{error}");
 }
 
 #[test]
 fn a_null_where_none_was_declared() {
     let mut table = Table::new("t", 3).int32("i", &[1, 2, 3]);
     table.columns[0].validity = Some(vec![0b101]);
-    assert!(matches!(all_rows(&table).unwrap_err(), ExecError::Corrupt { .. }));
+    assert!(matches!(
+        all_rows(&table).unwrap_err(),
+        ExecError::Column(ColumnError::Corrupt { .. })
+    ));
 }

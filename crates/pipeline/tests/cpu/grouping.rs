@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::RecordBatch;
+use headrace_columns::ColumnError;
 use headrace_ir::{
     AggregateFunction, AggregateOutput, CastFailure, DataType, Expr, FirstGroups, OnOverflow,
     OrderKey, Pipeline, Sink, Value,
@@ -347,7 +348,7 @@ fn a_total_that_does_not_fit_is_an_error_of_groups_that_nobody_wants() {
     let sink = Sink::Aggregate { keys, sets: vec![], calls, output };
     let options = RunOptions { dense_groups_max: 0, ..RunOptions::default() };
     let error = run_with(&table, vec![], sink, &[], options).unwrap_err();
-    assert!(matches!(error, ExecError::Overflow { .. }), "{error}");
+    assert!(matches!(error, ExecError::Column(ColumnError::Overflow { .. })), "{error}");
 }
 
 fn decimals(values: &[i128], data_type: DataType) -> Table {
@@ -375,7 +376,7 @@ fn a_total_that_leaves_128_bits_on_the_way_is_still_exact() {
     assert_eq!(rows(&run(&table, vec![], sum(&widest), &[]).unwrap()), ["5"]);
     let table = decimals(&[large, large, -1], widest.clone());
     let error = run(&table, vec![], sum(&widest), &[]).unwrap_err();
-    assert!(matches!(error, ExecError::Overflow { .. }), "{error}");
+    assert!(matches!(error, ExecError::Column(ColumnError::Overflow { .. })), "{error}");
 }
 
 #[test]
@@ -466,7 +467,10 @@ fn a_memory_limit_names_its_tier() {
     let options =
         RunOptions { dense_groups_max: 0, memory_limit_bytes: 100_000, ..RunOptions::default() };
     let error = run_with(&table, vec![], sink, &[], options).unwrap_err();
-    assert!(matches!(error, ExecError::Memory { tier: "host memory", .. }), "{error}");
+    assert!(
+        matches!(error, ExecError::Column(ColumnError::Memory { tier: "host memory", .. })),
+        "{error}"
+    );
     assert!(error.to_string().contains("the limit is 100000"), "{error}");
 }
 

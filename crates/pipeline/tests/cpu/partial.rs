@@ -6,6 +6,8 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, StringArray, UInt64Array};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
+use headrace_columns::ColumnError;
+use headrace_columns::repr::Dictionary;
 use headrace_ir::{
     AggregateFunction, AggregateOutput, DataType, Encoding, Expr, Pipeline, Scalar, Sink,
 };
@@ -14,7 +16,7 @@ use headrace_pipeline::bound::{AccumulatorKind, BoundSink};
 use headrace_pipeline::cpu::{CpuProgram, CpuWorker, WorkerOptions};
 use headrace_pipeline::partial::{PartialMerge, PartialSchema};
 use headrace_pipeline::state::Output;
-use headrace_pipeline::{Bound, BuildOptions, Dictionary, ExecError, SourceColumn};
+use headrace_pipeline::{Bound, BuildOptions, ExecError, SourceColumn};
 use proptest::prelude::*;
 
 use crate::grouping::{FUNCTIONS, result_type};
@@ -122,7 +124,7 @@ proptest! {
                 prop_assert_eq!(rows(&whole), rows(&found));
             }
             // Which of several totals is looked at first is not promised.
-            (Err(ExecError::Overflow { .. }), Err(ExecError::Overflow { .. })) => {}
+            (Err(ExecError::Column(ColumnError::Overflow { .. })), Err(ExecError::Column(ColumnError::Overflow { .. }))) => {}
             (whole, found) => prop_assert!(false, "{:?} but {:?}", whole, found),
         }
     }
@@ -267,7 +269,7 @@ fn totals_that_fit_each_part_need_not_fit_all() {
         .flat_map(|(bound, table)| partials(bound, table, 0, table.rows))
         .collect();
     let error = merged(&bounds[0], &batches, &WorkerOptions::new(u64::MAX)).unwrap_err();
-    assert!(matches!(error, ExecError::Overflow { .. }), "{error}");
+    assert!(matches!(error, ExecError::Column(ColumnError::Overflow { .. })), "{error}");
 }
 
 #[test]

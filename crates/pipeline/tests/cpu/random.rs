@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow_array::StringArray;
+use headrace_columns::repr::Dictionary;
 use headrace_ir::{
     ArithmeticOp, CastFailure, CompareOp, DataType, Encoding, Expr, OnOverflow, Scalar, Value,
 };
-use headrace_pipeline::{Dictionary, SourceColumn};
+use headrace_pipeline::SourceColumn;
 
 use crate::support::*;
 

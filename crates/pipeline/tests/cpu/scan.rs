@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use headrace_columns::simd::Tier;
 use headrace_ir::{CompareOp, DataType, Encoding, Expr, Probe, ProbeKind, Scalar, Sink, Step};
-use headrace_pipeline::cpu::Tier;
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, SourceColumn};
 

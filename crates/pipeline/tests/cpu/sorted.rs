@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use headrace_columns::ColumnError;
 use headrace_ir::{ArithmeticOp, CompareOp, DataType, Encoding, OrderKey, Sink, Step};
 use headrace_pipeline::{ExecError, SourceColumn};
 
@@ -183,7 +184,7 @@ fn few_rows_of_many_take_little_memory() {
     };
     assert!(with_limit(Some(10), 2 << 20).is_ok());
     match with_limit(None, 2 << 20) {
-        Err(error @ ExecError::Memory { .. }) => {
+        Err(error @ ExecError::Column(ColumnError::Memory { .. })) => {
             assert!(error.to_string().contains("rows that are sorted"), "{error}");
         }
         _ => panic!("all rows in 2 MiB"),

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use headrace_columns::memory;
 use headrace_io::MemoryBudget;
 use headrace_ir::{AggregateFunction, DataType, Sink};
 use headrace_pipeline::ExecError;
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
-use headrace_pipeline::memory;
 use headrace_spill::SpillFolder;
 use headrace_spill::faulty::{self, Fault};
 

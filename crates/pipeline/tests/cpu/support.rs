@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
+use headrace_columns::segment::{ColumnView, SegmentView};
+use headrace_columns::simd::Tier;
 use headrace_ir::{
     AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Encoding, Expr, Field,
     Input, NamedExpr, OnOverflow, Pipeline, Probe, ProbeKind, Scalar, Sink, Source, Step,
     ValueRange,
 };
 use headrace_pipeline::bind::{BindOptions, bind};
-use headrace_pipeline::cpu::{CpuProgram, CpuWorker, Tier, WorkerOptions};
+use headrace_pipeline::cpu::{CpuProgram, CpuWorker, WorkerOptions};
 use headrace_pipeline::state::Output;
-use headrace_pipeline::{
-    Bound, BuildOptions, BuildTable, ColumnView, ExecError, SegmentView, SourceColumn, SourceInfo,
-};
+use headrace_pipeline::{Bound, BuildOptions, BuildTable, ExecError, SourceColumn, SourceInfo};
 use headrace_spill::SpillFolder;
 
 /// One column of a table in memory.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
+use headrace_columns::column::arrow_field;
 use headrace_ir::{Field, Scalar};
-use headrace_pipeline::arrow_field;
 use headrace_runner::RunReport;
 use pgrx::pg_sys::{self, CustomScanState, List};
 

@@ -8,8 +8,8 @@ use arrow_array::{Array, ArrayRef, make_array};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::{DataType, Field, TimeUnit};
+use headrace_columns::column::arrow_type;
 use headrace_format::arrow::ir_type as pipeline_type;
-use headrace_pipeline::arrow_type;
 use pgrx::pg_sys::{self, Oid};
 
 use crate::nodes::{WhyNot, why_not};

@@ -4,7 +4,8 @@
 //! wait only if that step spares memory sectors: if a sector's rows are all gone. Where most
 //! sectors would be read anyway, the column is loaded together with the ones before.
 
-use headrace_pipeline::bound::{Bound, BoundExpr, BoundStep, Repr};
+use headrace_columns::repr::Repr;
+use headrace_pipeline::bound::{Bound, BoundExpr, BoundStep};
 
 use crate::codegen::plan::probes::walks_step;
 use crate::layout::{ColumnForm, SegmentLayout};

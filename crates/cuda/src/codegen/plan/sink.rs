@@ -1,9 +1,8 @@
 //! What the sink needs of the device, and where its accumulators live.
 
+use headrace_columns::repr::Repr;
 use headrace_ir::AggregateFunction;
-use headrace_pipeline::bound::{
-    Accumulator, Bound, BoundCall, BoundKey, BoundSink, Grouping, Repr,
-};
+use headrace_pipeline::bound::{Accumulator, Bound, BoundCall, BoundKey, BoundSink, Grouping};
 
 use crate::accumulator::DeviceAccumulator;
 use crate::codegen::plan::probes::{check_rows, matches_max};
