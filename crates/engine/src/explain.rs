@@ -1,5 +1,6 @@
 //! How a pipeline reads in EXPLAIN.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
@@ -7,7 +8,8 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_io::decimal_bytes;
-use headrace_ir::{Input, Pipeline, Program};
+use headrace_ir::{Input, Pipeline, Program, Sink};
+use headrace_runner::{Place, StageReport};
 
 use crate::catalog::{HeadraceTable, PlannedTable, TableEntry, shown_text};
 use crate::exec::PipelineExec;
@@ -15,48 +17,145 @@ use crate::limits::Limits;
 use crate::report::report_lines;
 use crate::rule::Planned;
 
-/// The pipeline step by step; the first line stands beside the node's name.
+/// The stages step by step, in the order in which they run; the first line, which stands beside the node's name, is what the
+/// last of them streams. After a run the stages are those that ran, with the rows that each step left.
 pub fn lines(node: &PipelineExec) -> Vec<String> {
-    let planned = node.planned();
-    let program = &planned.program;
-    let mut lines = vec![source_line("stream", &program.answer, planned)];
-    for stage in &program.stages {
-        lines.push(format!("  {}", source_line("build", stage, planned)));
-        lines.extend(step_lines(program, stage, "    "));
+    let (planned, report) = (node.planned(), node.report());
+    let program = match report.as_ref().and_then(|report| report.program.clone()) {
+        Some(program) => program,
+        None => lowered(&planned.program),
+    };
+    let reports = report.as_ref().map_or(&[][..], |report| &report.stages);
+    let shown = Shown { node, program: &program, reports };
+    let mut lines = vec![shown.source_line("stream", &program.answer)];
+    for (number, stage) in program.stages.iter().enumerate() {
+        lines.extend(shown.stage_lines(number, stage).into_iter().map(|line| format!("  {line}")));
     }
-    lines.extend(step_lines(program, &program.answer, "  "));
-    let (processor, reason) = node.processor();
-    let access = node.settings().access;
-    lines.push(match reason {
-        None => format!("  processor {processor}, access {access}"),
-        Some(reason) => format!("  processor {processor}, access {access}; why_not cuda: {reason}"),
-    });
+    let answer = shown.step_lines(program.stages.len(), &program.answer);
+    lines.extend(answer.into_iter().map(|line| format!("  {line}")));
     if !node.why_not().is_empty() {
         let reasons: Vec<_> = node.why_not().iter().map(ToString::to_string).collect();
         lines.push(format!("  why_not above: {}", reasons.join("; ")));
     }
-    if let Some(report) = node.report() {
+    if let Some(report) = &report {
         let limits = Limits::of(node);
-        lines.extend(report_lines(&report, &limits).into_iter().map(|line| format!("  {line}")));
+        lines.extend(report_lines(report, &limits).into_iter().map(|line| format!("  {line}")));
     }
     lines
 }
 
-fn step_lines(program: &Program, pipeline: &Pipeline, indent: &str) -> Vec<String> {
-    let steps = pipeline.steps.iter().map(|step| program.step_line(step));
-    let sink = std::iter::once(Program::sink_line(&pipeline.sink));
-    steps.chain(sink).map(|line| format!("{indent}{line}")).collect()
+/// The stages that a program's distinct calls and grouping sets are. One that cannot be lowered is refused when it runs.
+fn lowered(program: &Program) -> Program {
+    let distinct = program.without_distinct().map(Cow::into_owned);
+    let program = distinct.unwrap_or_else(|_| program.clone());
+    let plain = program.without_grouping_sets().map(Cow::into_owned);
+    plain.unwrap_or(program)
+}
+
+/// A program with what is known of its run.
+struct Shown<'a> {
+    node: &'a PipelineExec,
+    program: &'a Program,
+    /// By stage; none before a run.
+    reports: &'a [Option<StageReport>],
+}
+
+impl Shown<'_> {
+    fn report(&self, number: usize) -> Option<&StageReport> {
+        self.reports.get(number)?.as_ref()
+    }
+
+    fn stage_lines(&self, number: usize, stage: &Pipeline) -> Vec<String> {
+        let verb = match stage.sink {
+            Sink::Build { .. } => "build".to_string(),
+            _ => format!("stage {number}:"),
+        };
+        let steps = self.step_lines(number, stage);
+        let mut lines = vec![self.source_line(&verb, stage)];
+        lines.extend(steps.into_iter().map(|line| format!("  {line}")));
+        lines
+    }
+
+    /// Steps in the order in which they ran, the sink, and the processor where one is chosen.
+    fn step_lines(&self, number: usize, stage: &Pipeline) -> Vec<String> {
+        let report = self.report(number);
+        let ran = report.map(|report| &report.steps).filter(|steps| !steps.is_empty());
+        let mut lines: Vec<String> = match ran {
+            None => stage.steps.iter().map(|step| self.program.step_line(step)).collect(),
+            Some(steps) => steps
+                .iter()
+                .filter_map(|ran| {
+                    let line = self.program.step_line(stage.steps.get(ran.step)?);
+                    Some(match ran.rows {
+                        Some(rows) => format!("{line} ({rows} rows)"),
+                        None => line,
+                    })
+                })
+                .collect(),
+        };
+        let sink = Program::sink_line(&stage.sink);
+        let is_answer = number == self.program.stages.len();
+        lines.push(match report {
+            Some(report) => format!("{sink} ({})", result_text(report, is_answer)),
+            None => sink,
+        });
+        lines.extend(self.processor_line(number, stage));
+        lines
+    }
+
+    /// What runs a stage that a processor is chosen for.
+    fn processor_line(&self, number: usize, stage: &Pipeline) -> Option<String> {
+        if stage.source.input.table().is_none() || matches!(stage.sink, Sink::Build { .. }) {
+            return None;
+        }
+        let access = self.node.settings().access;
+        let (processor, reason) = match self.report(number) {
+            Some(report) => (report.processor.clone(), report.processor_why_not.clone()),
+            None => {
+                let (processor, reason) = self.node.processor_of(self.program, number);
+                (processor.to_string(), reason.map(|reason| reason.to_string()))
+            }
+        };
+        Some(match reason {
+            None => format!("processor {processor}, access {access}"),
+            Some(reason) => {
+                format!("processor {processor}, access {access}; why_not cuda: {reason}")
+            }
+        })
+    }
+
+    fn source_line(&self, verb: &str, stage: &Pipeline) -> String {
+        source_line(verb, stage, self.node.planned())
+    }
+}
+
+/// What a stage left: rows, how it lies and where, and how long it took.
+fn result_text(report: &StageReport, is_answer: bool) -> String {
+    let kept = match report.result.split_once(": ") {
+        Some((_, kept)) => kept.to_string(),
+        None => format!("{} rows", report.rows_out),
+    };
+    if is_answer || report.is_cached {
+        return kept;
+    }
+    let place = match report.place {
+        Place::Streamed => String::new(),
+        place => format!(", {place}"),
+    };
+    format!("{kept}{place}, {:.2} ms", report.wall_ms)
 }
 
 fn source_line(verb: &str, pipeline: &Pipeline, planned: &Planned) -> String {
     let names: Vec<_> = pipeline.source.columns.iter().map(|c| c.name.as_str()).collect();
     let Some(table) = planned.table(&pipeline.source) else {
+        let of = &pipeline.source.table;
         let rows = match &pipeline.source.input {
-            Input::Values(rows) => format!("{} rows of constants", rows.len()),
-            Input::Stage(stage) => format!("rows of stage {stage}"),
-            _ => "rows".to_string(),
+            Input::Values(rows) => format!("{of}, {} rows of constants", rows.len()),
+            Input::Stage(stage) => format!("stage {stage}"),
+            Input::Partitions(stage) => format!("partitions of stage {stage}"),
+            Input::Table(_) | Input::Batches(_) => format!("rows of {of}"),
         };
-        return format!("{verb} {rows} of {} [{}]", pipeline.source.table, names.join(", "));
+        return format!("{verb} {rows} [{}]", names.join(", "));
     };
     let bytes = pipeline.source.ordinals.iter().map(|&c| table.column_bytes(c)).sum();
     let mut line = format!(

@@ -60,7 +60,6 @@ pub(crate) fn report_lines(report: &RunReport, limits: &Result<Limits, String>) 
     if report.streamed.spilled_bytes > 0 {
         lines.push(format!("groups spilled {}", decimal_bytes(report.streamed.spilled_bytes)));
     }
-    lines.extend(report.builds.iter().map(|build| format!("build {build}")));
     lines.extend(race.path_reasons.iter().map(|reason| format!("path: {reason}")));
     lines
 }
@@ -241,12 +240,20 @@ impl QueryReport {
             processors.push("planner");
         }
         for pipeline in &self.pipelines {
-            let bytes = &pipeline.streamed.race.bytes_by_path;
-            self.bytes_by_path.add(bytes);
-            self.bytes_read += bytes.total() + pipeline.build_bytes;
-            self.kernel_ms += ms(pipeline.streamed.race.kernel_ns);
-            if !processors.contains(&pipeline.streamed.processor.as_str()) {
-                processors.push(&pipeline.streamed.processor);
+            let placed: Vec<_> = match pipeline.program {
+                Some(_) => pipeline.placed().collect(),
+                None => vec![&pipeline.streamed],
+            };
+            self.bytes_read += pipeline.build_bytes;
+            for stage in placed {
+                let bytes = &stage.race.bytes_by_path;
+                self.bytes_by_path.add(bytes);
+                self.bytes_read += bytes.total();
+                self.kernel_ms += ms(stage.race.kernel_ns);
+                if !processors.contains(&stage.processor.as_str()) {
+                    processors.push(&stage.processor);
+                }
+                self.why_not.extend(stage.processor_why_not.clone());
             }
         }
         self.processor =
@@ -259,8 +266,6 @@ impl QueryReport {
             .and_then(|p| p.streamed.race.bottleneck())
             .filter(|bottleneck| bottleneck.busy_share >= LIMIT_SHARE_MIN)
             .map(|bottleneck| bottleneck.to_string());
-        let reasons = self.pipelines.iter().filter_map(|p| p.streamed.processor_why_not.clone());
-        self.why_not.extend(reasons);
         let mut seen = std::collections::HashSet::new();
         self.why_not.retain(|reason| seen.insert(reason.clone()));
     }

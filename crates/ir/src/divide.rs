@@ -119,12 +119,7 @@ impl Pipeline {
         // The keys of the first probe are places already.
         for expr in tail.exprs_mut().into_iter().skip(keys.len()) {
             expr.replace(&mut |e| match e {
-                Expr::Register { index, data_type, nullable, name } => Some(Expr::Register {
-                    index: place(*index),
-                    data_type: data_type.clone(),
-                    nullable: *nullable,
-                    name: name.clone(),
-                }),
+                Expr::Register { index, .. } => Some(e.moved_to(place(*index))),
                 _ => None,
             });
         }

@@ -319,6 +319,15 @@ impl Expr {
         }
     }
 
+    /// A register under another number; any other expression as it is.
+    pub(crate) fn moved_to(&self, register: Register) -> Self {
+        let mut moved = self.clone();
+        if let Self::Register { index, .. } = &mut moved {
+            *index = register;
+        }
+        moved
+    }
+
     /// Registers that the expression reads, each once, ascending.
     pub fn registers(&self) -> Vec<Register> {
         let mut found = Vec::new();

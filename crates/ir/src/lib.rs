@@ -65,6 +65,7 @@ pub mod scalar;
 pub mod types;
 
 mod display;
+mod splice;
 mod validate;
 
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups};

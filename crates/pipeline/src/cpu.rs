@@ -79,7 +79,8 @@ impl CpuProgram {
     pub fn worker(self: &Arc<Self>, options: &WorkerOptions) -> Result<CpuWorker, ExecError> {
         let sink = SinkState::new(&self.bound, options)?;
         let (memory, options) = (reserve(&options.memory), options.clone());
-        let mut worker = CpuWorker { program: Arc::clone(self), sink, memory, options, rows: 0 };
+        let (program, left) = (Arc::clone(self), vec![0; self.bound.steps.len()]);
+        let mut worker = CpuWorker { program, sink, memory, options, rows: 0, left };
         worker.account()?;
         Ok(worker)
     }
@@ -207,6 +208,7 @@ pub struct CpuWorker {
     memory: Reservation,
     options: WorkerOptions,
     rows: u64,
+    left: Vec<u64>,
 }
 
 impl CpuWorker {
@@ -255,9 +257,10 @@ impl CpuWorker {
                 return Ok(Verdict::Enough);
             }
             let rows = batch_rows.min(segment.rows - start);
-            scan.batch(start, rows);
+            scan.batch(start, rows, &mut self.left);
             while let Some(portion) = scan.portion(start + rows == segment.rows) {
-                Runner { bound, sink: &mut self.sink, options: &self.options }
+                let (sink, left) = (&mut self.sink, &mut self.left[..]);
+                Runner { bound, sink, options: &self.options, left }
                     .portion(&source, &scan, portion)?;
                 match self.account() {
                     // Where memory is short, rows do not wait for a full batch.
@@ -284,6 +287,11 @@ impl CpuWorker {
         // Giving back does not fail.
         let _ = self.account();
         full.into_iter().all(emit)
+    }
+
+    /// Rows that each of the bound steps left; of a step that was run together with a later one, 0.
+    pub fn rows_left(&self) -> &[u64] {
+        &self.left
     }
 
     fn is_enough(&self) -> bool {

@@ -52,11 +52,16 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let finishing = Instant::now();
     let mut scope = Scope::of(&totals.lock());
     scope.rows += consumers.iter().map(|consumer| consumer.rows).sum::<u64>();
-    let workers = consumers.into_iter().map(|c| c.worker).collect();
+    let workers: Vec<_> = consumers.into_iter().map(|c| c.worker).collect();
+    let mut left = vec![0; program.bound().steps.len()];
+    for worker in &workers {
+        left.iter_mut().zip(worker.rows_left()).for_each(|(sum, rows)| *sum += rows);
+    }
+    let steps = Done::steps(program.bound(), Some(&left));
     let output = program.finish_each(workers, task.build_options, task.emit)?;
     let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
     let spilled_bytes = options.spilled.spilled_bytes();
-    Ok(Done { output, scope, race: report, bind_ms, finish_ms, spilled_bytes })
+    Ok(Done { output, scope, race: report, bind_ms, finish_ms, spilled_bytes, steps })
 }
 
 /// Parts by rows alone, so that what was read of a column is found again whatever columns a query

@@ -252,7 +252,8 @@ impl Answered<'_> {
         let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
         let output = Output::Batches(batches);
         let spilled_bytes = options.spilled.spilled_bytes();
-        Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes })
+        let steps = Done::steps(bound, None);
+        Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes, steps })
     }
 }
 

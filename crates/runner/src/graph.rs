@@ -204,10 +204,11 @@ impl<'p> Graph<'p> {
         *self.reports[stage].lock() = Some(report);
     }
 
-    /// The reports of all stages that ran, by stage.
-    pub fn into_reports(self) -> Vec<Option<StageReport>> {
+    /// The program as it ran, and the reports of all stages that did, by stage.
+    pub fn into_reports(self) -> (Program, Vec<Option<StageReport>>) {
         let kept = self.made.into_iter().map(|made| made.map(|made| made.report));
         let streamed = self.reports.into_iter().map(Mutex::into_inner);
-        kept.zip(streamed).map(|(kept, streamed)| kept.or(streamed)).collect()
+        let reports = kept.zip(streamed).map(|(kept, streamed)| kept.or(streamed)).collect();
+        (self.program.into_owned(), reports)
     }
 }

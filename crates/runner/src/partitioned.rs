@@ -38,6 +38,7 @@ use crate::builds::build_of;
 use crate::error::RunError;
 use crate::graph::{Graph, StageResult};
 use crate::parts::{Divider, Dividing, Gathered, file_bytes};
+use crate::report::StepRows;
 use crate::run::{Run, Streamed, Streaming, ms_since, on_cpu};
 use crate::settings::{Processor, Settings};
 use crate::table::StreamTable;
@@ -129,12 +130,14 @@ impl Run<'_> {
             emit: &limited(&tail.sink, emit),
             spilled_bytes: AtomicU64::new(0),
             rows_in: AtomicU64::new(0),
+            steps: Mutex::default(),
             processor: OnceLock::new(),
             enough: AtomicBool::new(false),
         };
         pairs.join_all(&build, &rows, threads as usize)?;
         let spilled_bytes = pairs.spilled_bytes.load(Ordering::Relaxed);
         let scope = Scope { rows: pairs.rows_in.load(Ordering::Relaxed), ..Scope::default() };
+        let steps = std::mem::take(&mut *pairs.steps.lock());
         let (processor, why_not) = pairs.processor.get().cloned().unwrap_or(("cpu", None));
         let started = Instant::now();
         ending.finish(self, settings, emit)?;
@@ -145,6 +148,7 @@ impl Run<'_> {
             bind_ms: 0.0,
             finish_ms: ms_since(started),
             spilled_bytes,
+            steps,
         };
         Ok(Streamed { done, processor, why_not })
     }
@@ -261,6 +265,7 @@ struct Pairs<'a> {
     emit: Emit<'a>,
     spilled_bytes: AtomicU64,
     rows_in: AtomicU64,
+    steps: Mutex<Vec<StepRows>>,
     /// That of the first pair.
     processor: OnceLock<(&'static str, Option<WhyNot>)>,
     /// Nobody wants more, or something has failed.
@@ -456,8 +461,22 @@ impl Pairs<'_> {
         let streamed = self.run.stream(&streaming, emit)?;
         self.spilled_bytes.fetch_add(streamed.done.spilled_bytes, Ordering::Relaxed);
         self.rows_in.fetch_add(streamed.done.scope.rows, Ordering::Relaxed);
+        self.count_steps(&streamed.done.steps);
         let _ = self.processor.set((streamed.processor, streamed.why_not.clone()));
         Ok(streamed)
+    }
+
+    /// Adds up the rows of all pairs, in the order of steps that the first had.
+    fn count_steps(&self, steps: &[StepRows]) {
+        let mut all = self.steps.lock();
+        if all.is_empty() {
+            *all = steps.to_vec();
+            return;
+        }
+        for sum in all.iter_mut() {
+            let rows = steps.iter().find(|step| step.step == sum.step).and_then(|step| step.rows);
+            sum.rows = sum.rows.zip(rows).map(|(sum, rows)| sum + rows);
+        }
     }
 
     /// The build of a partition, with the memory that it takes.

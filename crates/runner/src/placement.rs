@@ -30,7 +30,6 @@ use parking_lot::Mutex;
 use crate::builds::build_of;
 use crate::chunks::source_info;
 use crate::error::RunError;
-use crate::run::lowered;
 use crate::runner::Runner;
 use crate::settings::{Processor, Settings};
 use crate::table::StreamTable;
@@ -270,14 +269,15 @@ impl Runner {
         choose(state.times(pipeline, source), &account, facts)
     }
 
-    /// Where a program's streamed pipeline will run, as far as that can be told before its builds are
-    /// made.
+    /// Where a stage of a program will run that reads a table or batches, as far as that can be told before the builds that
+    /// it probes are made.
     ///
     /// # Errors
     /// Why not on a GPU.
     pub fn place(
         &self,
         program: &Program,
+        stage: usize,
         tables: &[Arc<StreamTable>],
         settings: &Settings,
     ) -> Result<(), WhyNot> {
@@ -286,10 +286,10 @@ impl Runner {
             return Err(WhyNot::new(format!("headrace.processor is {asked}")));
         }
         let values: Vec<_> = program.parameters.iter().map(some_value).collect();
-        let program = lowered(program, &values).map_err(|error| WhyNot::new(error.to_string()))?;
-        let chain = program.chain(program.stages.len());
-        let pipeline = chain.last().and_then(|&stage| program.stage(stage));
-        let pipeline = pipeline.unwrap_or(&program.answer);
+        let program = program.with_values(&values);
+        let program = program.map_err(|error| WhyNot::new(error.to_string()))?;
+        let missing = || WhyNot::new(format!("stage {stage} is not there"));
+        let pipeline = program.stage(stage).ok_or_else(missing)?;
         let table = pipeline.source.input.table().and_then(|table| tables.get(table));
         let Some(table) = table else {
             return Err(WhyNot::new(format!("{} is no table", pipeline.source.table)));

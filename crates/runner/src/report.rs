@@ -3,6 +3,7 @@
 use std::fmt;
 
 use headrace_flow::RaceReport;
+use headrace_ir::{Input, Pipeline, Program, Sink};
 use serde::{Deserialize, Serialize};
 
 /// Where the result of a stage lies.
@@ -30,6 +31,15 @@ impl fmt::Display for Place {
     }
 }
 
+/// How many rows a step left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRows {
+    /// The step, by its place in the stage.
+    pub step: usize,
+    /// Rows, where they were counted: a step that ran together with a later one has none of its own.
+    pub rows: Option<u64>,
+}
+
 /// What one stage did. Times are milliseconds of wall clock, bytes are wanted bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StageReport {
@@ -51,6 +61,8 @@ pub struct StageReport {
     pub rows_in: u64,
     /// Rows that it put out, those included that were no longer wanted.
     pub rows_out: u64,
+    /// Its steps in the order in which they ran.
+    pub steps: Vec<StepRows>,
     /// Until its last row.
     pub wall_ms: f64,
     /// Record batches that statistics ruled out.
@@ -85,6 +97,26 @@ pub struct RunReport {
     pub builds: Vec<String>,
     /// Bytes that builds read.
     pub build_bytes: u64,
-    /// All stages, by number; `None`: it did not have to run.
+    /// The program as it ran: lowered, and with joins by partitions where a build did not fit memory.
+    pub program: Option<Program>,
+    /// All stages of that program, by number; `None`: it did not have to run.
     pub stages: Vec<Option<StageReport>>,
+}
+
+impl RunReport {
+    /// The stages that ran, with their reports.
+    pub fn ran(&self) -> impl Iterator<Item = (&Pipeline, &StageReport)> {
+        let stages = self.program.iter().flat_map(Program::all).zip(&self.stages);
+        stages.filter_map(|(stage, report)| Some((stage, report.as_ref()?)))
+    }
+
+    /// Of these, those that stream a table or batches to rows, groups or partitions: what a processor is
+    /// chosen for.
+    pub fn placed(&self) -> impl Iterator<Item = &StageReport> {
+        let is_placed = |stage: &Pipeline| {
+            let reads = matches!(stage.source.input, Input::Table(_) | Input::Batches(_));
+            reads && !matches!(stage.sink, Sink::Build { .. })
+        };
+        self.ran().filter(move |(stage, _)| is_placed(stage)).map(|(_, report)| report)
+    }
 }

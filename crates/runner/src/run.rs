@@ -86,12 +86,13 @@ impl Streamed {
 
     /// What the stage did since it was started.
     pub fn report(&self, source: &Source, started: Instant) -> StageReport {
-        let Done { scope, race, bind_ms, finish_ms, spilled_bytes, .. } = &self.done;
+        let Done { scope, race, bind_ms, finish_ms, spilled_bytes, steps, .. } = &self.done;
         StageReport {
             table: source.table.clone(),
             processor: self.processor.to_string(),
             processor_why_not: self.why_not.as_ref().map(ToString::to_string),
             rows_in: scope.rows,
+            steps: steps.clone(),
             wall_ms: ms_since(started),
             pruned_batches: scope.pruned_batches,
             pruned_rows: scope.pruned_rows,
@@ -228,7 +229,7 @@ impl Run<'_> {
         self.stream_stage(&graph, answer, settings, emit)?;
         let chain = graph.program().chain(answer);
         let is_build = graph.program().probed();
-        let stages = graph.into_reports();
+        let (program, stages) = graph.into_reports();
         let of_chain = || chain.iter().filter_map(|&stage| stages[stage].as_ref());
         let mut streamed = of_chain().next_back().cloned().unwrap_or_default();
         let last = stages[answer].as_ref();
@@ -245,6 +246,7 @@ impl Run<'_> {
             builds_cached: builds().filter(|build| build.is_cached).count(),
             builds: builds().map(|build| build.result.clone()).collect(),
             build_bytes: builds().map(|build| build.race.bytes_by_path.total()).sum(),
+            program: Some(program),
             stages,
         })
     }

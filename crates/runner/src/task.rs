@@ -7,8 +7,9 @@ use headrace_flow::{CancelToken, ConsumerLimit, RaceReport};
 use headrace_format::ChunkTotals;
 use headrace_io::MemoryBudget;
 use headrace_ir::Pipeline;
-use headrace_pipeline::{BuildTable, build::BuildOptions, state::Output};
+use headrace_pipeline::{Bound, BuildTable, build::BuildOptions, state::Output};
 
+use crate::report::StepRows;
 use crate::runner::Runner;
 use crate::settings::Settings;
 use crate::table::StreamTable;
@@ -75,4 +76,20 @@ pub struct Done {
     pub finish_ms: f64,
     /// Bytes of groups that went to temporary files.
     pub spilled_bytes: u64,
+    /// Its steps in the order in which they ran.
+    pub steps: Vec<StepRows>,
+}
+
+impl Done {
+    /// The steps of a bound pipeline with the rows that each left.
+    pub fn steps(bound: &Bound, left: Option<&[u64]>) -> Vec<StepRows> {
+        let rows = |at: usize| {
+            let left = left?;
+            // No step makes rows of none: 0 before more was not counted.
+            let is_counted = left[at] > 0 || left[at..].iter().all(|&rows| rows == 0);
+            is_counted.then_some(left[at])
+        };
+        let places = bound.places.iter().enumerate();
+        places.map(|(at, &step)| StepRows { step, rows: rows(at) }).collect()
+    }
 }

@@ -18,6 +18,6 @@ mod unclaimed;
 
 pub use again::{AgainExec, NestedLoopsInLittleMemory};
 pub use order::OrderExec;
-pub use output::Output;
+pub use output::{Output, totals_of_nothing};
 pub use plan::PipelineExec;
 pub use unclaimed::FalseConstants;

@@ -16,7 +16,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
 };
 use headrace_format::batches::{BatchTable, Ready};
-use headrace_ir::{AggregateOutput, FirstGroups, Sink};
+use headrace_ir::{AggregateOutput, FirstGroups, Program, Sink};
 use headrace_pipeline::WhyNot;
 use headrace_runner::{RunReport, Runner, Settings, StreamTable};
 use parking_lot::Mutex;
@@ -99,13 +99,12 @@ impl PipelineExec {
         &self.settings
     }
 
-    /// What will run it, and why not the processor that comes first.
-    pub fn processor(&self) -> (&'static str, Option<WhyNot>) {
-        let planned = &self.planned;
-        let tables = planned.tables.iter().map(|table| Arc::clone(table.stream()));
+    /// What will run a stage of its program, lowered or not, and why not the processor that comes first.
+    pub fn processor_of(&self, program: &Program, stage: usize) -> (&'static str, Option<WhyNot>) {
+        let tables = self.planned.tables.iter().map(|table| Arc::clone(table.stream()));
         // Of child plans the columns are enough to tell.
         let tables: Vec<_> = tables.chain(self.children.iter().map(without_rows)).collect();
-        match self.runner.place(&planned.program, &tables, &self.settings) {
+        match self.runner.place(program, stage, &tables, &self.settings) {
             Ok(()) => ("cuda", None),
             Err(reason) => ("cpu", Some(reason)),
         }
@@ -133,8 +132,15 @@ impl PipelineExec {
 
     /// PCI address of the GPU that runs it, if one does.
     pub(crate) fn gpu_address(&self) -> Option<String> {
-        let ran_on = self.report().map(|report| report.streamed.processor);
-        if ran_on.as_deref().unwrap_or(self.processor().0) != "cuda" {
+        let program = &self.planned.program;
+        let is_cuda = match self.report() {
+            Some(report) => report.placed().any(|stage| stage.processor == "cuda"),
+            None => {
+                let chain = program.chain(program.stages.len());
+                self.processor_of(program, *chain.last()?).0 == "cuda"
+            }
+        };
+        if !is_cuda {
             return None;
         }
         let cuda = self.runner.cuda(&self.settings.devices).ok()?;

@@ -18,6 +18,7 @@ use headrace_pipeline::WhyNot;
 
 use super::graph::{Edge, Filtered, Graph, Hanging};
 use super::translate::{InputColumn, Subqueries, Translator, compare};
+use crate::exec::PipelineExec;
 use crate::scan::HeadraceScanExec;
 
 type Columns = Vec<InputColumn>;
@@ -30,6 +31,10 @@ fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
 pub fn flatten(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Result<Columns, WhyNot> {
     if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
         return flatten_scan(plan, scan, graph);
+    }
+    // A pipeline below what is planned by now: see [`super::fuse`].
+    if plan.is::<PipelineExec>() {
+        return Ok(graph.add_leaf(Arc::clone(plan), None, fields_of(&plan.schema())));
     }
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
         return flatten_filter(plan, filter, graph);

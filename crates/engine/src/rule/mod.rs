@@ -20,6 +20,7 @@ mod expr_util;
 mod flatten;
 mod full;
 mod functions;
+mod fuse;
 mod graph;
 mod order;
 mod program;
@@ -293,7 +294,7 @@ impl Rewriter<'_> {
         let children = std::mem::take(&mut planned.children);
         planned.children =
             children.into_iter().map(|c| self.rewrite(c, &[])).collect::<Result<_>>()?;
-        let runner = Arc::clone(self.runner);
+        let (planned, runner) = (fuse::fused(planned), Arc::clone(self.runner));
         Ok(Arc::new(PipelineExec::new(runner, self.settings.clone(), planned, plan, reasons)))
     }
 }

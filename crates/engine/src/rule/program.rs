@@ -81,6 +81,11 @@ pub struct Planned {
 }
 
 impl Planned {
+    /// The number of a table, which is one of the program's from now on.
+    pub(super) fn number_of(&mut self, table: &Arc<HeadraceTable>) -> usize {
+        number_of(&mut self.tables, table)
+    }
+
     /// The table that a source reads; `None` where rows come from elsewhere.
     pub fn table(&self, source: &Source) -> Option<&Arc<HeadraceTable>> {
         self.tables.get(source.input.table()?)
@@ -91,6 +96,15 @@ impl Planned {
         let chain = self.program.chain(self.program.stages.len());
         self.table(&self.program.stage(*chain.last()?)?.source)
     }
+}
+
+/// The number of a table among others, once it is one of them.
+fn number_of(tables: &mut Vec<Arc<HeadraceTable>>, table: &Arc<HeadraceTable>) -> usize {
+    let known = tables.iter().position(|t| Arc::ptr_eq(t, table));
+    known.unwrap_or_else(|| {
+        tables.push(Arc::clone(table));
+        tables.len() - 1
+    })
 }
 
 /// What feeds a program, as it is gathered.
@@ -121,11 +135,7 @@ impl Feeds {
 
     /// The number of a table.
     fn number(&mut self, table: &Arc<HeadraceTable>) -> usize {
-        let known = self.tables.iter().position(|t| Arc::ptr_eq(t, table));
-        known.unwrap_or_else(|| {
-            self.tables.push(Arc::clone(table));
-            self.tables.len() - 1
-        })
+        number_of(&mut self.tables, table)
     }
 }
 
@@ -360,7 +370,7 @@ pub(super) struct Numbering {
 }
 
 impl Numbering {
-    fn append(&mut self, graph_register: Register, field: &Field) {
+    pub fn append(&mut self, graph_register: Register, field: &Field) {
         self.map.insert(graph_register, register(self.next, field));
         self.next += 1;
     }
@@ -453,13 +463,16 @@ fn any_column(table: &HeadraceTable) -> Result<(usize, Field), WhyNot> {
     })
 }
 
-/// Filters, those that cannot fail first.
+/// Filters as steps.
 pub(super) fn filter_steps(filters: &[Expr], numbering: &Numbering) -> Result<Vec<Step>, WhyNot> {
+    let filters = filters_in_order(filters).into_iter();
+    filters.map(|filter| numbering.apply(filter).map(Step::Filter)).collect()
+}
+
+/// Filters, those that cannot fail first.
+pub(super) fn filters_in_order(filters: &[Expr]) -> Vec<&Expr> {
     let (safe, failing): (Vec<_>, Vec<_>) = filters.iter().partition(|f| !f.can_fail());
-    safe.into_iter()
-        .chain(failing)
-        .map(|filter| numbering.apply(filter).map(Step::Filter))
-        .collect()
+    safe.into_iter().chain(failing).collect()
 }
 
 fn probe_step(

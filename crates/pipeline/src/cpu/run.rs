@@ -27,6 +27,8 @@ pub struct Runner<'a, 's> {
     pub bound: &'a Bound,
     pub sink: &'s mut SinkState,
     pub options: &'s WorkerOptions,
+    /// Rows that each step left.
+    pub left: &'s mut [u64],
 }
 
 impl<'a> Runner<'a, '_> {
@@ -72,15 +74,19 @@ impl<'a> Runner<'a, '_> {
             match bound.steps.get(index) {
                 None => return self.sink.consume(&bound.sink, context, self.options),
                 Some(BoundStep::Filter { .. }) => {
-                    index += filters(context, &bound.steps[index..])?;
+                    index += filters(context, &bound.steps[index..], &mut self.left[index..])?;
                 }
                 Some(BoundStep::Compute { register, expr }) => {
                     let vector = eval(context, expr)?;
                     context.set(*register, vector);
+                    self.left[index] += context.rows() as u64;
                     index += 1;
                 }
                 Some(BoundStep::Probe(bound_probe)) => match probe(context, bound_probe)? {
-                    Probed::Framed => index += 1,
+                    Probed::Framed => {
+                        self.left[index] += context.rows() as u64;
+                        index += 1;
+                    }
                     Probed::Pairs(pairs) => return self.pairs(context, pairs, index + 1),
                 },
             }
@@ -103,11 +109,13 @@ impl<'a> Runner<'a, '_> {
         let mut matched = vec![0u8; pairs.rows()];
         while let Some(rows) = pairs.push_next(context)? {
             rows.iter().for_each(|&row| matched[row as usize] = 1);
+            self.left[next - 1] += context.rows() as u64;
             self.steps(context, next)?;
             context.truncate(depth);
         }
         if bound_probe.kind == ProbeKind::Left && matched.contains(&0) {
             push_unmatched(context, bound_probe, &matched);
+            self.left[next - 1] += context.rows() as u64;
             self.steps(context, next)?;
         }
         Ok(())
@@ -115,7 +123,11 @@ impl<'a> Runner<'a, '_> {
 }
 
 /// Runs one or more of the filters that `steps` begins with; answers how many.
-fn filters<'b>(context: &mut Context<'b>, steps: &'b [BoundStep]) -> Result<usize, ExecError> {
+fn filters<'b>(
+    context: &mut Context<'b>,
+    steps: &'b [BoundStep],
+    left: &mut [u64],
+) -> Result<usize, ExecError> {
     let rows = context.rows();
     let mut mask: Option<Vec<u8>> = None;
     let mut share = 1.0;
@@ -129,6 +141,7 @@ fn filters<'b>(context: &mut Context<'b>, steps: &'b [BoundStep]) -> Result<usiz
         let vector = eval(context, expr)?;
         let mask = mask.get_or_insert_with(|| vec![1; rows]);
         and_truth(mask, &Rc::clone(&vector));
+        left[done] += mask.iter().map(|&kept| u64::from(kept)).sum::<u64>();
         share *= selectivity;
         done += 1;
     }

@@ -54,6 +54,8 @@ pub struct Scan<'a> {
 }
 
 struct Condition<'a> {
+    /// The last step that this and all conditions before it stand for.
+    step: Option<usize>,
     register: Register,
     column: SmallColumn<'a>,
     kind: Kind<'a>,
@@ -127,7 +129,13 @@ impl<'a> Scan<'a> {
                 (&mut condition.kind, condition.register == register)
             {
                 let both = *range.start().max(known.start())..=*range.end().min(known.end());
-                return (!both.is_empty()).then(|| *known = both);
+                if both.is_empty() {
+                    return None;
+                }
+                *known = both;
+                let last = self.conditions.last_mut()?;
+                last.step = Some(self.steps);
+                return Some(());
             }
         }
         self.condition(source, register, Kind::Between(range))
@@ -150,7 +158,10 @@ impl<'a> Scan<'a> {
         let is_by_chains = matches!(probe.build.index, BuildIndex::Chains(_));
         let finds_nulls = probe.null_equal || probe.build.nulls_equal;
         if is_by_chains && !finds_nulls && probe.selectivity <= DROP_SHARE_MAX {
+            // The step itself has yet to be done, and is counted then.
+            let conditions = self.conditions.len();
             let _may_be_none = self.keep_present(source, probe);
+            self.conditions[conditions..].iter_mut().for_each(|condition| condition.step = None);
         }
     }
 
@@ -176,12 +187,12 @@ impl<'a> Scan<'a> {
         kind: Kind<'a>,
     ) -> Option<()> {
         let column = source.small(register)?;
-        self.conditions.push(Condition { register, column, kind });
+        self.conditions.push(Condition { step: Some(self.steps), register, column, kind });
         Some(())
     }
 
-    /// Looks at the next rows, `start .. start + rows`.
-    pub fn batch(&mut self, start: usize, rows: usize) {
+    /// Looks at the next rows, `start .. start + rows`, and counts those that each step left.
+    pub fn batch(&mut self, start: usize, rows: usize, left: &mut [u64]) {
         let mut alive = rows;
         self.words.clear();
         self.words.resize(rows.div_ceil(64), u64::MAX);
@@ -196,6 +207,7 @@ impl<'a> Scan<'a> {
             condition.keep_bits(self.tier, start, rows, &mut self.words);
             condition.prefetch(start + rows, rows);
             alive = self.words.iter().map(|word| word.count_ones() as usize).sum();
+            condition.count(alive, left);
             if alive == 0 {
                 return;
             }
@@ -208,6 +220,7 @@ impl<'a> Scan<'a> {
         self.tier.push_positions(&self.words, start as u32, &mut self.picked);
         for condition in conditions {
             condition.keep_positions(self.tier, before, &mut self.picked);
+            condition.count(self.picked.len() - before, left);
         }
     }
 
@@ -245,6 +258,12 @@ macro_rules! with_values {
 }
 
 impl Condition<'_> {
+    fn count(&self, rows: usize, left: &mut [u64]) {
+        if let Some(step) = self.step {
+            left[step] += rows as u64;
+        }
+    }
+
     /// Of the values as they lie.
     fn test(&self) -> Test<'_> {
         match &self.kind {

@@ -1,0 +1,177 @@
+//! Programs of one: a pipeline whose rows another pipeline reads becomes a stage of it.
+//!
+//! ```text
+//! PipelineExec: joins, groups                      one PipelineExec:
+//!   Projection, Filter (HAVING)           ───►       stage 0: groups of a table
+//!     PipelineExec: groups of a table                last stage: stage 0 ─► filter ─► joins, groups
+//! ```
+//!
+//! What stands between the two becomes steps. Where the inner pipeline's columns are not those of its plan (a mean of
+//! integers, a total of no rows), or something in between cannot be a step, it stays a plan of its own, whose rows are
+//! batches.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use headrace_ir::{Expr, Field, Input, NamedExpr, Program, Source};
+use headrace_pipeline::WhyNot;
+
+use super::flatten::flatten;
+use super::graph::{Graph, Leaf};
+use super::program::{Numbering, Planned, filters_in_order};
+use super::translate::InputColumn;
+use crate::exec::{Output, PipelineExec, totals_of_nothing};
+
+/// A plan with those of its child plans as stages that are pipelines.
+pub fn fused(planned: Planned) -> Planned {
+    let mut fusing = Fusing::new(planned);
+    let mut child = 0;
+    while child < fusing.children.len() {
+        // What the one that becomes a stage reads itself comes behind.
+        fusing.fuse(child);
+        child += 1;
+    }
+    fusing.finish()
+}
+
+/// A plan whose batches go by the numbers of their child plans alone.
+struct Fusing {
+    planned: Planned,
+    /// `None`: a stage by now.
+    children: Vec<Option<Arc<dyn ExecutionPlan>>>,
+}
+
+/// A pipeline and what stands between it and the one that reads it.
+struct Inner {
+    planned: Arc<Planned>,
+    /// The one leaf that it is.
+    leaf: Leaf,
+    /// The columns of the plan above it.
+    columns: Vec<InputColumn>,
+}
+
+impl Fusing {
+    fn new(mut planned: Planned) -> Self {
+        let children = std::mem::take(&mut planned.children);
+        renumber(&mut planned.program, &|input| match input {
+            Input::Batches(number) => Input::Batches(number - planned.tables.len()),
+            other => other,
+        });
+        Self { planned, children: children.into_iter().map(Some).collect() }
+    }
+
+    fn fuse(&mut self, child: usize) {
+        let Some(inner) = self.children[child].as_ref().and_then(inner) else { return };
+        let read = Input::Batches(child);
+        let at = self.planned.program.all().position(|stage| stage.source.input == read);
+        let Some(at) = at else { return };
+        let Ok(fused) = self.program_with(at, &inner) else { return };
+        let Planned { children, subqueries, .. } = &*inner.planned;
+        self.children.extend(children.iter().cloned().map(Some));
+        self.planned.subqueries.extend(subqueries.iter().cloned());
+        self.children[child] = None;
+        self.planned.program = fused;
+    }
+
+    /// The program with an inner one's stages before a stage, which reads the last of them.
+    fn program_with(&mut self, at: usize, inner: &Inner) -> Result<Program, WhyNot> {
+        let (tables, children) = (&inner.planned.tables, self.children.len());
+        let numbers: Vec<_> = tables.iter().map(|table| self.planned.number_of(table)).collect();
+        let mut other = inner.planned.program.clone();
+        renumber(&mut other, &|input| match input {
+            Input::Table(number) => Input::Table(numbers[number]),
+            Input::Batches(number) => Input::Batches(number - tables.len() + children),
+            other => other,
+        });
+        let mut program = self.planned.program.clone();
+        let stage = program.splice(at, other);
+        let missing = || WhyNot::new("a stage that is not there");
+        let consumer = program.stage(stage + 1).ok_or_else(missing)?.clone();
+        let output = program.stages[stage].sink.output().ok_or_else(missing)?;
+        let source = &consumer.source;
+        let columns = source.ordinals.iter().map(|&column| inner.columns[column].clone());
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        let filters = filters_in_order(&inner.leaf.filters);
+        let mut registers: Vec<_> =
+            filters.iter().copied().chain(&columns).flat_map(Expr::registers).collect();
+        registers.sort_unstable();
+        registers.dedup();
+        if registers.is_empty() {
+            // How many rows there are is known by a column.
+            registers.push(inner.leaf.first);
+        }
+        let (mut numbering, mut fields, mut ordinals) = (Numbering::default(), vec![], vec![]);
+        for register in registers {
+            let planned = inner.leaf.columns[register - inner.leaf.first].clone()?;
+            let ordinal = inner.ordinal(register - inner.leaf.first)?;
+            let made = output.get(ordinal).filter(|made| made.data_type == planned.data_type);
+            let made = made.ok_or_else(|| WhyNot::new(format!("{} is cast", planned.name)))?;
+            let nullable = planned.nullable || made.nullable;
+            let field = Field::new(planned.name, planned.data_type, nullable);
+            numbering.append(register, &field);
+            fields.push(field);
+            ordinals.push(ordinal);
+        }
+        let filters =
+            filters.into_iter().map(|it| numbering.apply(it)).collect::<Result<_, _>>()?;
+        let named = |(column, field): (&Expr, &Field)| {
+            Ok(NamedExpr { name: field.name.clone(), expr: numbering.apply(column)? })
+        };
+        let columns = columns.iter().zip(&source.columns).map(named);
+        let columns = columns.collect::<Result<_, WhyNot>>()?;
+        let table = program.stages[stage].source.table.clone();
+        let source = Source { input: Input::Stage(stage), table, columns: fields, ordinals };
+        if let Some(stage) = program.all_mut().nth(stage + 1) {
+            *stage = consumer.over(source, filters, columns);
+        }
+        program.validate().map_err(|error| WhyNot::new(error.to_string()))?;
+        Ok(program)
+    }
+
+    fn finish(self) -> Planned {
+        let Self { mut planned, children } = self;
+        let before = planned.tables.len();
+        let left = |child: usize| children[..child].iter().flatten().count();
+        renumber(&mut planned.program, &|input| match input {
+            Input::Batches(child) => Input::Batches(before + left(child)),
+            other => other,
+        });
+        planned.children = children.into_iter().flatten().collect();
+        planned
+    }
+}
+
+fn renumber(program: &mut Program, number: &dyn Fn(Input) -> Input) {
+    for source in program.sources_mut() {
+        source.input = number(source.input.clone());
+    }
+}
+
+/// A child plan as a pipeline below steps, if it is one.
+fn inner(plan: &Arc<dyn ExecutionPlan>) -> Option<Inner> {
+    let mut graph = Graph::default();
+    let columns = flatten(plan, &mut graph).ok()?;
+    // Values of subqueries between the two are parameters that the inner program does not have.
+    if !graph.subqueries.parameters().ok()?.is_empty() {
+        return None;
+    }
+    let leaf = match graph.leaves.as_slice() {
+        [leaf] if graph.conjuncts.is_empty() && leaf.mark.is_none() => leaf.clone(),
+        _ => return None,
+    };
+    let pipeline = leaf.plan.downcast_ref::<PipelineExec>()?;
+    let planned = Arc::clone(pipeline.planned());
+    let has_totals = !totals_of_nothing(&planned.program.answer.sink).ok()?.is_empty();
+    (!has_totals).then_some(Inner { planned, leaf, columns })
+}
+
+impl Inner {
+    /// Which of the pipeline's output columns a column of its plan is.
+    fn ordinal(&self, column: usize) -> Result<usize, WhyNot> {
+        match self.planned.outputs.get(column) {
+            None if self.planned.outputs.is_empty() => Ok(column),
+            Some(Output::Column(ordinal)) => Ok(*ordinal),
+            _ => Err(WhyNot::new("a column that is made of several")),
+        }
+    }
+}
