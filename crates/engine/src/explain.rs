@@ -27,7 +27,8 @@ pub fn lines(node: &PipelineExec) -> Vec<String> {
     };
     let reports = report.as_ref().map_or(&[][..], |report| &report.stages);
     let shown = Shown { node, program: &program, reports };
-    let mut lines = vec![shown.source_line("stream", &program.answer)];
+    let verb = format!("stream {}", program.answer.source.table);
+    let mut lines = vec![source_line(&verb, &program.answer, planned)];
     for (number, stage) in program.stages.iter().enumerate() {
         lines.extend(shown.stage_lines(number, stage).into_iter().map(|line| format!("  {line}")));
     }
@@ -67,11 +68,11 @@ impl Shown<'_> {
 
     fn stage_lines(&self, number: usize, stage: &Pipeline) -> Vec<String> {
         let verb = match stage.sink {
-            Sink::Build { .. } => "build".to_string(),
-            _ => format!("stage {number}:"),
+            Sink::Build { .. } => format!("build {}", self.program.build_name(number)),
+            _ => format!("stage {number}: {}", stage.source.table),
         };
         let steps = self.step_lines(number, stage);
-        let mut lines = vec![self.source_line(&verb, stage)];
+        let mut lines = vec![source_line(&verb, stage, self.node.planned())];
         lines.extend(steps.into_iter().map(|line| format!("  {line}")));
         lines
     }
@@ -87,7 +88,7 @@ impl Shown<'_> {
                 .filter_map(|ran| {
                     let line = self.program.step_line(stage.steps.get(ran.step)?);
                     Some(match ran.rows {
-                        Some(rows) => format!("{line} ({rows} rows)"),
+                        Some(rows) => format!("{line} ({})", rows_text(rows)),
                         None => line,
                     })
                 })
@@ -105,8 +106,12 @@ impl Shown<'_> {
 
     /// What runs a stage that a processor is chosen for.
     fn processor_line(&self, number: usize, stage: &Pipeline) -> Option<String> {
-        if stage.source.input.table().is_none() || matches!(stage.sink, Sink::Build { .. }) {
+        if matches!(stage.sink, Sink::Build { .. }) {
             return None;
+        }
+        if stage.source.input.table().is_none() {
+            let processor = self.report(number).map_or("cpu", |report| &report.processor);
+            return Some(format!("processor {processor}: what it reads is in host memory"));
         }
         let access = self.node.settings().access;
         let (processor, reason) = match self.report(number) {
@@ -123,17 +128,17 @@ impl Shown<'_> {
             }
         })
     }
+}
 
-    fn source_line(&self, verb: &str, stage: &Pipeline) -> String {
-        source_line(verb, stage, self.node.planned())
-    }
+fn rows_text(rows: u64) -> String {
+    if rows == 1 { "1 row".to_string() } else { format!("{rows} rows") }
 }
 
 /// What a stage left: rows, how it lies and where, and how long it took.
 fn result_text(report: &StageReport, is_answer: bool) -> String {
     let kept = match report.result.split_once(": ") {
         Some((_, kept)) => kept.to_string(),
-        None => format!("{} rows", report.rows_out),
+        None => rows_text(report.rows_out),
     };
     if is_answer || report.is_cached {
         return kept;
@@ -148,23 +153,17 @@ fn result_text(report: &StageReport, is_answer: bool) -> String {
 fn source_line(verb: &str, pipeline: &Pipeline, planned: &Planned) -> String {
     let names: Vec<_> = pipeline.source.columns.iter().map(|c| c.name.as_str()).collect();
     let Some(table) = planned.table(&pipeline.source) else {
-        let of = &pipeline.source.table;
-        let rows = match &pipeline.source.input {
-            Input::Values(rows) => format!("{of}, {} rows of constants", rows.len()),
-            Input::Stage(stage) => format!("stage {stage}"),
-            Input::Partitions(stage) => format!("partitions of stage {stage}"),
-            Input::Table(_) | Input::Batches(_) => format!("rows of {of}"),
+        let from = match &pipeline.source.input {
+            Input::Values(rows) => format!("of {} rows of constants", rows.len()),
+            Input::Stage(stage) => format!("from stage {stage}"),
+            Input::Partitions(stage) => format!("from partitions of stage {stage}"),
+            Input::Table(_) | Input::Batches(_) => "from a child plan".to_string(),
         };
-        return format!("{verb} {rows} [{}]", names.join(", "));
+        return format!("{verb} {from} [{}]", names.join(", "));
     };
     let bytes = pipeline.source.ordinals.iter().map(|&c| table.column_bytes(c)).sum();
-    let mut line = format!(
-        "{verb} {} [{}] {} rows, {}",
-        pipeline.source.table,
-        names.join(", "),
-        table.rows(),
-        decimal_bytes(bytes)
-    );
+    let mut line =
+        format!("{verb} [{}] {} rows, {}", names.join(", "), table.rows(), decimal_bytes(bytes));
     if let Some(ruled_out) = table.ruled_out_text() {
         line += &format!(", {ruled_out}");
     }

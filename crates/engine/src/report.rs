@@ -29,10 +29,9 @@ pub(crate) fn report_lines(report: &RunReport, limits: &Result<Limits, String>) 
         ms(race.wall_ns),
         report.streamed.finish_ms
     )];
-    if let Some(reason) = &report.streamed.processor_why_not {
-        lines.push(format!("why_not: {reason}"));
-    }
     if report.streamed.processor == "planner" {
+        let reason = report.streamed.processor_why_not.iter();
+        lines.extend(reason.map(|reason| format!("why_not: {reason}")));
         return lines;
     }
     let mut bytes = bytes_by_path_text(&race.bytes_by_path);
@@ -240,12 +239,8 @@ impl QueryReport {
             processors.push("planner");
         }
         for pipeline in &self.pipelines {
-            let placed: Vec<_> = match pipeline.program {
-                Some(_) => pipeline.placed().collect(),
-                None => vec![&pipeline.streamed],
-            };
             self.bytes_read += pipeline.build_bytes;
-            for stage in placed {
+            for stage in pipeline.placed() {
                 let bytes = &stage.race.bytes_by_path;
                 self.bytes_by_path.add(bytes);
                 self.bytes_read += bytes.total();

@@ -7,7 +7,7 @@ use crate::expr::{ArithmeticOp, CompareOp, Expr};
 use crate::function::Function;
 use crate::moment::{Interval, TimeZone};
 use crate::order::OrderKey;
-use crate::pipeline::{NamedExpr, Probe, ProbeKind, Sink, Step};
+use crate::pipeline::{NamedExpr, Pipeline, Probe, ProbeKind, Sink, Step};
 use crate::program::Program;
 use crate::scalar::{Scalar, Value};
 use crate::types::DataType;
@@ -205,9 +205,19 @@ impl Program {
         }
     }
 
+    /// A build by the name of its table, with the stage's number where several have the same.
+    pub fn build_name(&self, number: usize) -> String {
+        let name_of =
+            |stage: &Pipeline| stage.build_columns().is_some().then(|| stage.source.table.clone());
+        let Some(name) = self.stages.get(number).and_then(name_of) else { return "?".into() };
+        match self.stages.iter().filter_map(name_of).filter(|other| *other == name).count() {
+            1 => name,
+            _ => format!("{name} (stage {number})"),
+        }
+    }
+
     fn probe_line(&self, probe: &Probe) -> String {
-        let build = self.stages.get(probe.build);
-        let name = build.map_or("?", |build| build.source.table.as_str());
+        let (name, build) = (self.build_name(probe.build), self.stages.get(probe.build));
         let (keys, payload) = build.and_then(|build| build.build_columns()).unwrap_or_default();
         let names = |columns: &mut dyn Iterator<Item = &NamedExpr>| {
             columns.map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")

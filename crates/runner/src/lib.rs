@@ -72,7 +72,7 @@ pub use bounds::{Interval, bounds};
 pub use error::{ErrorClass, RunError};
 pub use memory::MemorySplit;
 pub use progress::{Given, Progress};
-pub use report::{Place, RunReport, StageReport};
+pub use report::{Place, RunReport, StageReport, StepRows};
 pub use run::Request;
 pub use runner::{Runner, RunnerOptions};
 pub use settings::{Devices, Fallback, Processor, SettingError, Settings, parse_access};

@@ -110,13 +110,18 @@ impl RunReport {
         stages.filter_map(|(stage, report)| Some((stage, report.as_ref()?)))
     }
 
-    /// Of these, those that stream a table or batches to rows, groups or partitions: what a processor is
-    /// chosen for.
-    pub fn placed(&self) -> impl Iterator<Item = &StageReport> {
+    /// The stages that a processor is chosen for: those that stream a table or batches to rows, groups
+    /// or partitions. Of a run that was handed back, what is said of it.
+    pub fn placed(&self) -> Vec<&StageReport> {
         let is_placed = |stage: &Pipeline| {
             let reads = matches!(stage.source.input, Input::Table(_) | Input::Batches(_));
             reads && !matches!(stage.sink, Sink::Build { .. })
         };
-        self.ran().filter(move |(stage, _)| is_placed(stage)).map(|(_, report)| report)
+        match self.program {
+            None => vec![&self.streamed],
+            Some(_) => {
+                self.ran().filter(|(stage, _)| is_placed(stage)).map(|(_, report)| report).collect()
+            }
+        }
     }
 }

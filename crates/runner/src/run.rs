@@ -310,7 +310,8 @@ impl Run<'_> {
             Input::Stage(stage) => {
                 // The stage's groups may take all the memory that groups share.
                 let groups = self.runner.groups_above();
-                self.over_stage(graph, *stage, settings, |table| {
+                // Whatever runs this one: the other is as good for a GPU as if it were alone.
+                self.over_stage(graph, *stage, self.request.settings, |table| {
                     consume(table, &on_cpu(settings), &groups)
                 })
             }

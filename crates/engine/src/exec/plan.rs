@@ -134,7 +134,7 @@ impl PipelineExec {
     pub(crate) fn gpu_address(&self) -> Option<String> {
         let program = &self.planned.program;
         let is_cuda = match self.report() {
-            Some(report) => report.placed().any(|stage| stage.processor == "cuda"),
+            Some(report) => report.placed().iter().any(|stage| stage.processor == "cuda"),
             None => {
                 let chain = program.chain(program.stages.len());
                 self.processor_of(program, *chain.last()?).0 == "cuda"

@@ -11,4 +11,5 @@ mod partial;
 mod partitioned;
 mod producers;
 mod runs;
+mod stages;
 mod support;

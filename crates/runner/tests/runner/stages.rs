@@ -1,0 +1,312 @@
+//! Programs of several stages: rows and groups that another stage reads, and what the report says of each.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use headrace_flow::CancelToken;
+use headrace_format::arrow::WriterOptions;
+use headrace_ir::{
+    AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Expr, Input, NamedExpr,
+    Pipeline, Probe, ProbeKind, Program, Scalar, Sink, Source, Step,
+};
+use headrace_runner::{
+    ErrorClass, Place, Processor, Request, Runner, RunnerOptions, Settings, StepRows, StreamTable,
+};
+
+use crate::support::{self, rows, run_on};
+
+const ROWS: i64 = 200_000;
+/// Less than the groups take as a build.
+const LIMIT_BYTES: u64 = 12 << 20;
+
+fn key(row: i64) -> i64 {
+    row * 7919 % 50_021
+}
+
+fn value(row: i64) -> i64 {
+    row % 1000
+}
+
+/// `(key, value)`: four rows a key.
+fn table(folder: &Path) -> Arc<StreamTable> {
+    let columns: [(&str, ArrayRef); 2] = [
+        ("key", Arc::new((0..ROWS).map(key).collect::<Int64Array>())),
+        ("value", Arc::new((0..ROWS).map(value).collect::<Int64Array>())),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let path = folder.join("t.arrow");
+    let options = WriterOptions { rows_per_batch: 20_000, ..WriterOptions::default() };
+    support::write(&path, &batch, options);
+    support::open("t", &[path])
+}
+
+fn source(table: &StreamTable) -> Source {
+    table.source_over(0, &["key", "value"]).unwrap()
+}
+
+fn number(value: i64) -> Expr {
+    Expr::Literal(Scalar::int(DataType::Int64, value.into()))
+}
+
+fn named(name: &str, expr: Expr) -> NamedExpr {
+    NamedExpr { name: name.into(), expr }
+}
+
+fn sum(name: &str, of: Expr) -> AggregateCall {
+    AggregateCall::new(name, AggregateFunction::Sum, Some(of), DataType::Int64)
+}
+
+/// Sums by key.
+fn sums(table: &StreamTable) -> Pipeline {
+    let source = source(table);
+    let keys = vec![named("key", source.register(0))];
+    let sink = Sink::aggregate(keys, vec![sum("total", source.register(1))]);
+    Pipeline { source, steps: vec![], sink }
+}
+
+/// The output of a stage, as a source.
+fn output(stage: &Pipeline, number: usize) -> Source {
+    Source::of_stage(Input::Stage(number), "t", stage.sink.output().unwrap())
+}
+
+/// Rows of the table whose key has a total of more than `least`: a build of the groups of a stage.
+fn of_large_groups(table: &StreamTable, least: i64) -> Program {
+    let groups = sums(table);
+    let read = output(&groups, 0);
+    let large = Expr::compare(CompareOp::Gt, read.register(1), number(least));
+    let keys = vec![named("key", read.register(0))];
+    let payload = vec![named("total", read.register(1))];
+    let (steps, sink) = (vec![Step::Filter(large)], Sink::Build { keys, payload });
+    let large = Pipeline { source: read, steps, sink };
+    let source = source(table);
+    let probe = Probe {
+        kind: ProbeKind::Inner,
+        payload: vec![0],
+        ..Probe::semi(1, vec![source.register(0)])
+    };
+    let total = Expr::Register {
+        index: 2,
+        data_type: DataType::Int64,
+        nullable: true,
+        name: "total".into(),
+    };
+    let calls = vec![
+        AggregateCall::new("n", AggregateFunction::Count, None, DataType::Int64),
+        sum("s", total),
+    ];
+    let sink = Sink::aggregate(vec![], calls);
+    Program::new(vec![groups, large], Pipeline { source, steps: vec![Step::Probe(probe)], sink })
+}
+
+/// The same by hand: rows, the sum of their groups' totals, and large groups.
+fn large_groups(least: i64) -> (i64, i64, u64) {
+    let mut totals: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+    for row in 0..ROWS {
+        let (rows, total) = totals.entry(key(row)).or_default();
+        (*rows, *total) = (*rows + 1, *total + value(row));
+    }
+    let large = || totals.values().filter(|(_, total)| *total > least);
+    let rows = large().map(|(rows, _)| rows).sum();
+    (rows, large().map(|(rows, total)| rows * total).sum(), large().count() as u64)
+}
+
+#[test]
+fn groups_of_a_stage_become_a_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table(folder.path());
+    let program = of_large_groups(&table, 2500);
+    let runner = Runner::new(&RunnerOptions::default());
+    let (count, total, groups) = large_groups(2500);
+    for is_cached in [false, true] {
+        let (batches, report) =
+            run_on(Processor::Cpu, &runner, &program, std::slice::from_ref(&table)).unwrap();
+        assert_eq!(rows(&batches), [format!("{count}|{total}")]);
+        // The groups of a build that an earlier run made are not made again.
+        assert_eq!(report.stages[0].is_none(), is_cached);
+        let build = report.stages[1].as_ref().unwrap();
+        assert_eq!(
+            (build.is_cached, build.place, build.rows_out),
+            (is_cached, Place::Host, groups)
+        );
+        let answer = report.stages[2].as_ref().unwrap();
+        assert_eq!((answer.rows_in, answer.rows_out), (ROWS as u64, 1));
+        assert_eq!(answer.steps, [StepRows { step: 0, rows: Some(count as u64) }]);
+        if let Some(made) = &report.stages[0] {
+            assert_eq!(
+                (made.rows_in, made.rows_out, made.place),
+                (ROWS as u64, 50_021, Place::Streamed)
+            );
+            assert_eq!(build.steps, [StepRows { step: 0, rows: Some(groups) }]);
+        }
+    }
+}
+
+#[test]
+fn groups_of_a_stage_that_do_not_fit_are_divided_with_their_join() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table(folder.path());
+    let program = of_large_groups(&table, -1);
+    let options = RunnerOptions {
+        memory_limit_bytes: Some(LIMIT_BYTES),
+        spill_folder: Some(folder.path().to_path_buf()),
+        ..RunnerOptions::default()
+    };
+    let runner = Runner::new(&options);
+    let (batches, report) =
+        run_on(Processor::Cpu, &runner, &program, std::slice::from_ref(&table)).unwrap();
+    let (count, total, groups) = large_groups(-1);
+    assert_eq!(rows(&batches), [format!("{count}|{total}")]);
+    let ran = report.program.as_ref().unwrap();
+    let sinks: Vec<_> = ran.all().map(|stage| Program::sink_line(&stage.sink)).collect();
+    assert_eq!(sinks.len(), 4, "{sinks:?}");
+    assert!(sinks[1].starts_with("partition by key") && sinks[2].starts_with("partition by"));
+    let [Some(_), Some(build), Some(probing), Some(answer)] = &report.stages[..] else {
+        panic!("{:?}", report.stages);
+    };
+    assert_eq!((build.place, build.rows_out), (Place::Disk, groups));
+    assert_eq!((probing.place, probing.rows_out), (Place::Disk, ROWS as u64));
+    assert_eq!((answer.rows_in, answer.rows_out), (ROWS as u64, 1));
+    assert!(runner.budget().peak_bytes() <= LIMIT_BYTES);
+    assert_eq!(runner.spill_folder().used_bytes(), 0);
+}
+
+/// Rows of a stage that reads another's.
+fn rows_of(stages: Vec<Pipeline>, columns: Vec<NamedExpr>, limit: Option<u64>) -> Program {
+    let last = stages.len() - 1;
+    let source = output(&stages[last], last);
+    Program::new(stages, Pipeline { source, steps: vec![], sink: Sink::Rows { columns, limit } })
+}
+
+#[test]
+fn a_stage_whose_reader_has_enough_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table(folder.path());
+    let source = source(&table);
+    let sink = Sink::Rows { columns: source.all_columns(), limit: None };
+    let stage = Pipeline { source, steps: vec![], sink };
+    let columns = output(&stage, 0).all_columns();
+    let program = rows_of(vec![stage], columns, Some(7));
+    let runner = Runner::new(&RunnerOptions::default());
+    let (batches, _) = run_on(Processor::Cpu, &runner, &program, &[table]).unwrap();
+    assert_eq!(rows(&batches).len(), 7);
+}
+
+#[test]
+fn what_fails_in_a_stage_is_the_error_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table(folder.path());
+    let one = std::slice::from_ref(&table);
+    let runner = Runner::new(&RunnerOptions::default());
+    let divided = |by: Expr| Expr::arithmetic(ArithmeticOp::Divide, number(1), by);
+    // In the stage that is read, whose rows are half put out by then.
+    let mut first = sums(&table);
+    let by_value = divided(first.source.register(1));
+    first.steps.push(Step::Compute(named("q", by_value)));
+    let columns = output(&first, 0).all_columns();
+    // In the one that reads it.
+    let second = sums(&table);
+    let total = output(&second, 0).register(1);
+    let nothing = Expr::arithmetic(ArithmeticOp::Subtract, total.clone(), total);
+    let in_reader = vec![named("q", divided(nothing))];
+    let programs =
+        [rows_of(vec![first], columns, None), rows_of(vec![second.clone()], in_reader, None)];
+    for program in programs {
+        let error = run_on(Processor::Cpu, &runner, &program, one).unwrap_err();
+        assert_eq!(error.class(), ErrorClass::DivisionByZero, "{error}");
+    }
+    let token = CancelToken::new();
+    let columns = output(&second, 0).all_columns();
+    let program = rows_of(vec![second], columns, None);
+    let settings = Settings { processor: Processor::Cpu, threads: 2, ..Settings::default() };
+    let request = Request {
+        program: &program,
+        parameters: &[],
+        tables: one,
+        settings: &settings,
+        token: &token,
+    };
+    let cancelled = Mutex::new(0);
+    let error = runner
+        .run(&request, &|_| {
+            *cancelled.lock().unwrap() += 1;
+            token.cancel();
+            true
+        })
+        .err();
+    // All groups may have been put out before anybody looked.
+    assert!(error.is_none_or(|error| error.class() == ErrorClass::Cancelled));
+    assert_eq!(runner.budget().uses().of(headrace_io::MemoryUse::Pipelines), 0);
+}
+
+#[test]
+fn constants_are_a_source_like_any_other() {
+    let rows_of_constants =
+        (0..5).map(|row| vec![Scalar::int(DataType::Int64, row), Scalar::null(DataType::Utf8)]);
+    let columns = vec![
+        headrace_ir::Field::new("n", DataType::Int64, false),
+        headrace_ir::Field::new("t", DataType::Utf8, true),
+    ];
+    let source = Source::of_stage(Input::Values(rows_of_constants.collect()), "values", columns);
+    let odd = Expr::compare(CompareOp::Gt, source.register(0), number(2));
+    let sink = Sink::Rows { columns: source.all_columns(), limit: None };
+    let program = Program::new(vec![], Pipeline { source, steps: vec![Step::Filter(odd)], sink });
+    let runner = Runner::new(&RunnerOptions::default());
+    let (batches, report) = run_on(Processor::Cpu, &runner, &program, &[]).unwrap();
+    assert_eq!(rows(&batches), ["3|NULL", "4|NULL"]);
+    assert_eq!(report.streamed.steps, [StepRows { step: 0, rows: Some(2) }]);
+}
+
+/// The rows that each step left are those that a program of the steps until then counts.
+#[test]
+fn rows_after_each_step_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table(folder.path());
+    let one = std::slice::from_ref(&table);
+    let runner = Runner::new(&RunnerOptions::default());
+    let of = |op, column: usize, value| {
+        Step::Filter(Expr::compare(op, source(&table).register(column), number(value)))
+    };
+    let remainder = Expr::arithmetic(ArithmeticOp::Modulo, source(&table).register(1), number(7));
+    let odd = Step::Filter(Expr::compare(CompareOp::Ne, remainder, number(3)));
+    // A build with two rows a key, and one by address.
+    let of_build = |keys: i64, is_twice: bool| {
+        let rows =
+            (0..keys).flat_map(|key| std::iter::repeat_n(key * 3, 1 + usize::from(is_twice)));
+        let rows = rows.map(|key| vec![Scalar::int(DataType::Int64, key.into())]);
+        let columns = vec![headrace_ir::Field::new("k", DataType::Int64, false)];
+        let source = Source::of_stage(Input::Values(rows.collect()), "some", columns);
+        let sink = Sink::Build { keys: source.all_columns(), payload: vec![] };
+        Pipeline { source, steps: vec![], sink }
+    };
+    let probe = |build, column: usize, kind| {
+        Step::Probe(Probe { kind, ..Probe::semi(build, vec![source(&table).register(column)]) })
+    };
+    let all = [
+        vec![of(CompareOp::Lt, 1, 900), odd.clone(), of(CompareOp::Ge, 0, 10_000)],
+        vec![of(CompareOp::Lt, 1, 900), of(CompareOp::Ge, 1, 20), of(CompareOp::Lt, 0, 400)],
+        vec![of(CompareOp::Ge, 1, 500), probe(0, 1, ProbeKind::Inner), odd.clone()],
+        vec![probe(1, 0, ProbeKind::Semi), probe(0, 1, ProbeKind::Left), of(CompareOp::Lt, 1, 300)],
+        vec![probe(1, 0, ProbeKind::Anti), odd, of(CompareOp::Lt, 0, -1)],
+    ];
+    for steps in all {
+        let program = |steps: Vec<Step>| {
+            let count = AggregateCall::new("n", AggregateFunction::Count, None, DataType::Int64);
+            let sink = Sink::aggregate(vec![], vec![count]);
+            let answer = Pipeline { source: source(&table), steps, sink };
+            Program::new(vec![of_build(200, true), of_build(9000, false)], answer)
+        };
+        let (_, report) = run_on(Processor::Cpu, &runner, &program(steps.clone()), one).unwrap();
+        let ran = &report.streamed.steps;
+        assert_eq!(ran.len(), steps.len());
+        assert!(ran.last().is_some_and(|step| step.rows.is_some()), "{ran:?}");
+        for (at, step) in ran.iter().enumerate() {
+            let Some(counted) = step.rows else { continue };
+            let until = ran[..=at].iter().map(|step| steps[step.step].clone()).collect();
+            let (batches, _) = run_on(Processor::Cpu, &runner, &program(until), one).unwrap();
+            assert_eq!(rows(&batches), [counted.to_string()], "{steps:?}: {ran:?}");
+        }
+    }
+}
