@@ -83,6 +83,7 @@ mod panics;
 mod parts;
 mod plan_cache;
 mod planner_memory;
+mod plans;
 mod renaming;
 mod rule_guards;
 mod semantics;

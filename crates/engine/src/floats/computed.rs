@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 };
 
 use super::one_nan;
-use crate::semantics::map_expressions;
+use crate::plans::map_expressions;
 use crate::strict;
 
 /// Puts [`OneNan`] around what may be a NaN of another pattern.

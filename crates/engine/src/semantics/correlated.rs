@@ -25,12 +25,12 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use super::columns::{columns_of, renamed, with_filter};
 use super::dependent::{Planned, Refused, Values};
 use super::one::{Kind, One, is_asked_by_keys, is_known, one_for_each, without_order};
 use super::order_keys::window_of;
 use super::outer::{Numbers, asked_by, has_subquery, subquery_of};
 use super::{not_in, unnested};
+use crate::plans::{columns_of, renamed, with_filter};
 
 /// Turns such subqueries of a WHERE, a SELECT, an aggregate, a window, an ORDER BY, an ON or a FROM into joins.
 #[derive(Debug)]

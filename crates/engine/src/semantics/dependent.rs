@@ -29,9 +29,9 @@ use datafusion::logical_expr::{
     Values as Rows, Window, binary_expr, lit, try_cast,
 };
 
-use super::columns::{columns_of, renamed, through, with_default, with_filter};
 use super::outer::{Numbers, asked_by, conditions_of, has_subquery, may_differ, subquery_of};
 use super::stable::Stable;
+use crate::plans::{columns_of, renamed, through, with_default, with_filter};
 
 /// Why there is no such plan.
 pub enum Refused {

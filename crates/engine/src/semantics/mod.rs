@@ -1,7 +1,7 @@
 //! Where the planner means something else than SQL: rules that change a plan while it is still logical, before
 //! anything is concluded from it, so that pipelines and the planner's own operators both answer as SQL does.
 //!
-//! - [`correlated`], by [`one`], [`dependent`], [`stable`] and [`columns`]: subqueries that look at the outer row, wherever they stand.
+//! - [`correlated`], by [`one`], [`dependent`] and [`stable`]: subqueries that look at the outer row, wherever they stand.
 //! - [`outer_aggregates`]: aggregates of outer columns are the outer query's.
 //! - [`subqueries`]: a subquery of one value may be NULL.
 //! - [`unnested`]: unnest of an outer column in FROM.
@@ -24,7 +24,6 @@
 //! Each may see a plan that it has changed before: what it makes is not what it looks for.
 
 mod casts;
-mod columns;
 mod correlated;
 mod dependent;
 mod digits;
@@ -57,8 +56,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::floats::computed;
@@ -115,21 +113,5 @@ impl AnalyzerRule for EachNode {
 
     fn name(&self) -> &str {
         self.name
-    }
-}
-
-/// Changes the expressions of a node; what they are called stays.
-pub(crate) fn map_expressions(
-    plan: LogicalPlan,
-    mut rewrite: impl FnMut(Expr) -> Result<Transformed<Expr>>,
-) -> Result<Transformed<LogicalPlan>> {
-    let names = NamePreserver::new(&plan);
-    let rewritten = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        Ok(rewrite(expr)?.update_data(|e| name.restore(e)))
-    })?;
-    match rewritten.transformed {
-        true => rewritten.map_data(LogicalPlan::recompute_schema),
-        false => Ok(rewritten),
     }
 }

@@ -25,7 +25,8 @@ use datafusion::logical_expr::{
 };
 
 use super::together::CHOICES;
-use super::{digits, map_expressions, struct_orders, together};
+use super::{digits, struct_orders, together};
+use crate::plans::map_expressions;
 use crate::strict;
 
 /// What AT TIME ZONE gives a moment; a column of a table keeps its own.

@@ -26,7 +26,7 @@ use datafusion::logical_expr::{
     Subquery, binary_expr, lit, not, when,
 };
 
-use super::map_expressions;
+use crate::plans::map_expressions;
 
 /// Changes comparisons with ANY and ALL that stand elsewhere than in a WHERE.
 pub fn rewrite_comparisons(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

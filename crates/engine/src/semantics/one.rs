@@ -13,10 +13,10 @@ use datafusion::logical_expr::{
     Operator, SkipType, SortExpr,
 };
 
-use super::columns::{columns_of, renamed, through, with_default};
 use super::dependent::{Planned, Refused, Values};
 use super::only;
 use super::outer::{asked_by, conditions_of, has_subquery};
+use crate::plans::{columns_of, renamed, through, with_default};
 
 /// What a subquery of one row finds for each of the values, and what is made of it for an outer row.
 pub fn one_for_each(

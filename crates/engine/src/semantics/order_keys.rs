@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
     Aggregate, Distinct, DistinctOn, Expr, LogicalPlan, LogicalPlanBuilder, Sort, SortExpr, Window,
 };
 
-use super::columns::{columns_of, renamed};
+use crate::plans::{columns_of, renamed};
 
 /// Computes such keys below what asks for them.
 pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use super::map_expressions;
+use crate::plans::map_expressions;
 
 /// Leaves constants, and what was there before, out of the orders of aggregates and queries.
 pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

@@ -10,9 +10,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, plan_err};
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
 
-use super::columns::renamed;
-use super::map_expressions;
 use super::outer::subquery_of;
+use crate::plans::{map_expressions, renamed};
 
 /// Moves such aggregates out of the subqueries of a SELECT list.
 pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

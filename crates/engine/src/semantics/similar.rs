@@ -7,7 +7,7 @@ use datafusion::common::{Result, ScalarValue, not_impl_err, plan_err};
 use datafusion::logical_expr::expr::Like;
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator, binary_expr, lit};
 
-use super::map_expressions;
+use crate::plans::map_expressions;
 
 /// Makes patterns of SIMILAR TO regular expressions.
 pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use datafusion::common::{Column, JoinType, Result};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 
-use super::columns::{columns_of, through};
 use super::outer::may_differ;
+use crate::plans::{columns_of, through};
 
 /// Rows, and what the values are made of there.
 pub struct Stable {

@@ -9,7 +9,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::functions::core::expr_fn::nullif;
 use datafusion::logical_expr::{Expr, LogicalPlan, lit};
 
-use super::map_expressions;
+use crate::plans::map_expressions;
 
 /// Lets subqueries of one value be NULL.
 pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

@@ -13,8 +13,8 @@ use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Union, cast as cast_to,
 };
 
-use super::columns::{columns_of, renamed};
 use super::moments::far_constant;
+use crate::plans::{columns_of, renamed};
 
 /// Functions whose value is one of their arguments.
 pub const CHOICES: [&str; 6] = ["coalesce", "nullif", "greatest", "least", "nvl", "nvl2"];

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{
     EmptyRelation, Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Unnest, lit,
 };
 
-use super::columns::{columns_of, renamed, through};
+use crate::plans::{columns_of, renamed, through};
 
 /// A join with such a second side; `None` for any other.
 pub fn of_outer(join: &Join, rows: &LogicalPlan) -> Result<Option<LogicalPlan>> {

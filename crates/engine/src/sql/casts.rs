@@ -11,11 +11,9 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
-use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Statement, Value, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Statement, Value, VisitorMut};
 
+use super::nodes::call;
 use super::walk::{self, Flow, ON, Stop};
 use crate::strict;
 
@@ -40,27 +38,9 @@ impl VisitorMut for Name {
         if matches!(expr, Expr::Cast { .. }) {
             self.found = true;
             let cast = mem::replace(expr, Expr::value(Value::Null));
-            *expr = Expr::Function(call(NAME, cast));
+            *expr = Expr::Function(call(NAME, [cast]));
         }
         ON
-    }
-}
-
-fn call(name: &str, argument: Expr) -> Function {
-    let arguments = FunctionArgumentList {
-        duplicate_treatment: None,
-        args: vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))],
-        clauses: Vec::new(),
-    };
-    Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(arguments),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
     }
 }
 

@@ -21,9 +21,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use regex::Regex;
 
-use super::headers::{Headers, normal};
+use super::headers::Headers;
+use super::nodes::plain_name;
+use super::own::parse_query;
 use super::walk::{self, Flow, ON, Stop};
-use super::{parse_query, plain_name};
 
 const HINT: &str = "hint: COLUMNS(*), COLUMNS(t.*), COLUMNS('pattern') or COLUMNS(['a', 'b']), in a list of outputs";
 
@@ -329,10 +330,10 @@ fn call_apart(outputs: &mut [SelectItem]) {
     let mut seen = HashSet::new();
     for (nth, item) in outputs.iter_mut().enumerate() {
         let SelectItem::ExprWithAlias { expr, alias } = item else { continue };
-        let name = normal(alias);
+        let name = plain_name(alias);
         match expr {
             // It is called so by itself.
-            Expr::Identifier(own) if normal(own) == name && !seen.contains(&name) => {
+            Expr::Identifier(own) if plain_name(own) == name && !seen.contains(&name) => {
                 *item = SelectItem::UnnamedExpr(expr.clone());
             }
             _ if seen.contains(&name) => {

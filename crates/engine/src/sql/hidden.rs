@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
     Ident, ObjectNamePart, Query, Statement, TableAlias, TableFactor, VisitorMut,
 };
 
-use super::plain_name;
+use super::nodes::plain_name;
 use super::walk::{self, Flow, ON, Stop};
 
 /// Gives such tables names of their own.

@@ -13,8 +13,9 @@ use datafusion::sql::sqlparser::ast::{
     TableSampleMethod, TableSampleUnit, TableWithJoins, Value, ValueWithSpan, VisitorMut,
 };
 
+use super::nodes::plain_name;
+use super::own::{parse_expr, parse_query};
 use super::walk::{self, Flow, ON, Stop};
-use super::{parse_expr, parse_query};
 use crate::renaming::Renaming;
 
 /// Does what the planner would ignore.
@@ -135,7 +136,7 @@ fn is_of_distinct_rows(call: &Function) -> bool {
 /// Whether a call is of a function of each row alone.
 fn is_scalar(call: &Function, state: &SessionState) -> bool {
     let [ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else { return false };
-    let name = super::plain_name(name);
+    let name = plain_name(name);
     state.scalar_functions().contains_key(&name)
         && !state.aggregate_functions().contains_key(&name)
         && !state.window_functions().contains_key(&name)
@@ -188,10 +189,10 @@ fn named_twice(from: &[TableWithJoins]) -> Option<String> {
     let name = |table: &TableFactor| match table {
         TableFactor::Table { alias: Some(alias), .. }
         | TableFactor::Derived { alias: Some(alias), .. }
-        | TableFactor::UNNEST { alias: Some(alias), .. } => Some(super::plain_name(&alias.name)),
+        | TableFactor::UNNEST { alias: Some(alias), .. } => Some(plain_name(&alias.name)),
         TableFactor::Table { name, args: None, .. } => {
             let parts = name.0.iter().map(|part| match part {
-                ObjectNamePart::Identifier(part) => super::plain_name(part),
+                ObjectNamePart::Identifier(part) => plain_name(part),
                 other => other.to_string(),
             });
             Some(parts.collect::<Vec<_>>().join("."))

@@ -22,8 +22,9 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, Visitor,
 };
 
-use super::headers::normal;
 use super::long_groups::Groups;
+use super::nodes::plain_name;
+use super::own::put_into_from;
 use super::walk::{self, Flow, ON, Stop};
 use crate::parts::{Columns, ITEMS_MIN};
 
@@ -38,7 +39,7 @@ pub fn put_apart(query: &mut Query) {
     }
     let Some(names) = names(&select.projection) else { return };
     let is_output = |expr: &Expr| match expr {
-        Expr::Identifier(name) => names.contains(&normal(name)),
+        Expr::Identifier(name) => names.contains(&plain_name(name)),
         _ => false,
     };
     let by_outputs = query.order_by.as_ref().is_none_or(|order| match &order.kind {
@@ -49,7 +50,7 @@ pub fn put_apart(query: &mut Query) {
         return;
     }
     let (order, limit) = (query.order_by.take(), query.limit_clause.take());
-    super::put_into_from(query, NAME);
+    put_into_from(query, NAME);
     (query.order_by, query.limit_clause) = (order, limit);
 }
 
@@ -62,10 +63,10 @@ fn names(items: &[SelectItem]) -> Option<HashSet<String>> {
     let mut names = HashSet::with_capacity(items.len());
     for item in items {
         let name = match item {
-            SelectItem::UnnamedExpr(Expr::Identifier(name)) => normal(name),
-            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => normal(parts.last()?),
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => plain_name(name),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => plain_name(parts.last()?),
             SelectItem::UnnamedExpr(expr) => expr.to_string(),
-            SelectItem::ExprWithAlias { alias, .. } => normal(alias),
+            SelectItem::ExprWithAlias { alias, .. } => plain_name(alias),
             _ => return None,
         };
         if !names.insert(name) {
@@ -163,7 +164,7 @@ impl Visitor for Calls {
     fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
         if let Expr::Function(Function { name, .. }) = expr {
             let name = match name.0.as_slice() {
-                [ObjectNamePart::Identifier(name)] => normal(name),
+                [ObjectNamePart::Identifier(name)] => plain_name(name),
                 // No function has such a name.
                 _ => String::new(),
             };

@@ -12,8 +12,9 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, Visitor, VisitorMut,
 };
 
+use super::nodes::plain_name;
+use super::using;
 use super::walk::{self, Flow, ON, Stop};
-use super::{plain_name, using};
 
 /// Spells out NATURAL joins of tables.
 ///

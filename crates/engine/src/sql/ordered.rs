@@ -11,7 +11,8 @@ use datafusion::sql::sqlparser::ast::{
     ValueWithSpan, Visitor, VisitorMut,
 };
 
-use super::headers::normal;
+use super::nodes::plain_name;
+use super::own::put_into_from;
 use super::walk::{self, Flow, ON, Stop};
 
 /// What such a query is called where it is a table.
@@ -31,7 +32,7 @@ impl VisitorMut for Outside {
         if is_mistaken(query) {
             let (order_by, limit_clause) = (query.order_by.take(), query.limit_clause.take());
             let fetch = query.fetch.take();
-            super::put_into_from(query, NAME);
+            put_into_from(query, NAME);
             (query.order_by, query.limit_clause, query.fetch) = (order_by, limit_clause, fetch);
         }
         ON
@@ -45,7 +46,7 @@ fn is_mistaken(query: &Query) -> bool {
     let OrderByKind::Expressions(order) = &order.kind else { return false };
     let Some(outputs) = outputs(select) else { return false };
     let is_output = |expr: &Expr| match expr {
-        Expr::Identifier(name) => outputs.contains(&Some(normal(name))),
+        Expr::Identifier(name) => outputs.contains(&Some(plain_name(name))),
         Expr::Value(ValueWithSpan { value: Value::Number(place, _), .. }) => {
             place.parse().is_ok_and(|place: usize| (1..=outputs.len()).contains(&place))
         }
@@ -67,10 +68,12 @@ fn is_grouped(select: &Select) -> bool {
 /// What outputs are called by the query itself; `None` where it does not say how many there are, or two have one name.
 fn outputs(select: &Select) -> Option<Vec<Option<String>>> {
     let output = |item: &SelectItem| match item {
-        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(Some(normal(name))),
-        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => Some(names.last().map(normal)),
+        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(Some(plain_name(name))),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => {
+            Some(names.last().map(plain_name))
+        }
         SelectItem::UnnamedExpr(_) => Some(None),
-        SelectItem::ExprWithAlias { alias, .. } => Some(Some(normal(alias))),
+        SelectItem::ExprWithAlias { alias, .. } => Some(Some(plain_name(alias))),
         _ => None,
     };
     let outputs = select.projection.iter().map(output).collect::<Option<Vec<_>>>()?;
@@ -94,7 +97,7 @@ impl Cast {
     }
 
     fn add(&mut self, name: Option<&Ident>) {
-        self.names.extend(name.filter(|_| self.depth > 0).map(normal));
+        self.names.extend(name.filter(|_| self.depth > 0).map(plain_name));
     }
 }
 

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias, TableFactor, VisitorMut,
 };
 
-use super::plain_name;
+use super::nodes::plain_name;
 use super::walk::{self, Flow, ON, Stop};
 
 /// Gives the outer tables that subqueries name other names, if a plan took one for a column; whether it did.

@@ -11,8 +11,9 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, VisitorMut};
 
 use super::headers::{Headers, make_unique, make_way, name_by_lists, name_subqueries};
+use super::own::sql_statement;
 use super::walk::{self, Flow, ON, Stop};
-use super::{casts, qualifiers, sql_statement};
+use super::{casts, qualifiers};
 
 /// What the planner says of ORDER BY 1 where that is computed from keys of groups.
 const NAMELESS: &str = "Column in ORDER BY must be in GROUP BY";

@@ -19,8 +19,9 @@ use datafusion::sql::sqlparser::ast::{
     Select, SetExpr, Statement, Value, VisitorMut,
 };
 
+use super::own::{parse_expr, put_into_from};
 use super::walk::{self, Flow, ON, Stop};
-use super::{grouped, parse_expr, put_into_from, values};
+use super::{grouped, values};
 use crate::catalog::{Packing, packing_of};
 use crate::packed;
 

@@ -18,8 +18,8 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
+use super::own::{parse_expr, put_into_from};
 use super::walk::{self, Flow, ON, Stop};
-use super::{parse_expr, put_into_from};
 
 /// Spells comparisons of rows out.
 ///

@@ -19,13 +19,13 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, JoinConstraint,
-    JoinOperator, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
-    TableAlias, TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
+    Expr, Function, GroupByExpr, Ident, JoinConstraint, JoinOperator, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Statement, TableAlias, TableFactor, TableWithJoins, VisitorMut,
+    WildcardAdditionalOptions,
 };
 
-use super::long_lists;
 use super::walk::{self, Flow, ON, Stop};
+use super::{long_lists, nodes, own};
 
 /// What stands in the place of `*`.
 const NAME: &str = "every column";
@@ -40,7 +40,7 @@ pub fn leave_out(statement: &mut DFStatement) -> Result<()> {
     // The folders of a COPY are named by columns, which the planner looks for.
     match statement {
         DFStatement::CopyTo(copy) if !copy.partitioned_by.is_empty() => Ok(()),
-        other => super::change(other, |inner| {
+        other => own::change(other, |inner| {
             in_statement(inner);
             Ok(())
         }),
@@ -168,20 +168,7 @@ fn has_columns_apart(chain: &TableWithJoins) -> bool {
 }
 
 fn call() -> Function {
-    Function {
-        name: ObjectName::from(vec![Ident::with_quote('"', NAME)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: Vec::new(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    }
+    nodes::call(Ident::with_quote('"', NAME), [])
 }
 
 /// Takes lists of [`Everything`] out of a plan.

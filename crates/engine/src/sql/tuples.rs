@@ -5,7 +5,7 @@
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-use super::HeadraceDialect;
+use super::dialect::HeadraceDialect;
 
 /// The text with another pair of parentheses around such elements; `None` if it has none.
 pub fn spelled(text: &str) -> Option<String> {

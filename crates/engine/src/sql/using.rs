@@ -13,8 +13,10 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 
+use super::asof;
+use super::nodes::is_same;
+use super::own::parse_expr;
 use super::walk::{self, Flow, ON, Stop};
-use super::{asof, is_same, parse_expr};
 
 const HINT: &str = "hint: write ON a.k = b.k, and coalesce(a.k, b.k) for the column of both";
 

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     Statement, VisitMut, VisitorMut, WindowSpec, WindowType,
 };
 
-use super::is_same;
+use super::nodes::is_same;
 use super::walk::{self, Flow, ON, Stop};
 
 /// Writes named windows out.

@@ -1,8 +1,9 @@
-//! Columns of plans, and expressions that are made of others.
+//! Nodes of logical plans as rules change them: their columns, and their expressions.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result};
 use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
     Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit,
@@ -47,5 +48,21 @@ pub fn with_filter(rows: LogicalPlan, conditions: Vec<Expr>) -> Result<LogicalPl
     match conjunction(conditions) {
         Some(condition) => LogicalPlanBuilder::from(rows).filter(condition)?.build(),
         None => Ok(rows),
+    }
+}
+
+/// Changes the expressions of a node; what they are called stays.
+pub fn map_expressions(
+    plan: LogicalPlan,
+    mut rewrite: impl FnMut(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&plan);
+    let rewritten = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        Ok(rewrite(expr)?.update_data(|e| name.restore(e)))
+    })?;
+    match rewritten.transformed {
+        true => rewritten.map_data(LogicalPlan::recompute_schema),
+        false => Ok(rewritten),
     }
 }
