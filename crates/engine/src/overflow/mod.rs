@@ -11,6 +11,7 @@ pub mod avg;
 pub mod sum;
 
 mod analyzer;
+mod shape;
 mod sum_distinct;
 
 pub use analyzer::CheckedArithmeticRule;

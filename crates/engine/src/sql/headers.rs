@@ -19,7 +19,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-use super::chosen;
+use super::columns_calls::has_columns;
 use super::nodes::plain_name;
 use super::own::sql_statement;
 use super::text::Places;
@@ -157,8 +157,7 @@ enum Place {
 
 /// Whether an item may be any number of columns.
 fn is_wildcard(item: &SelectItem) -> bool {
-    matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
-        || chosen::has_columns(item)
+    matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)) || has_columns(item)
 }
 
 fn places(projection: &[SelectItem]) -> Vec<Place> {

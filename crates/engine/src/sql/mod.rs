@@ -7,48 +7,33 @@
 //!
 //! It must never know who asks.
 
-mod asof;
-mod casts;
+pub(crate) mod asof;
 mod cell;
 mod chosen;
-mod columnless;
-mod depth;
+mod columns_calls;
 mod describe;
-mod dialect;
+pub(crate) mod dialect;
 mod first_rows;
 mod functions;
-mod grouped;
 mod headers;
-mod hidden;
-mod ignored;
-mod long_groups;
-mod long_lists;
-mod natural;
-mod nodes;
+pub(crate) mod nodes;
 mod numerals;
-mod ordered;
-mod own;
+pub(crate) mod own;
 mod parse;
-mod precedence;
-mod qualifiers;
 mod remembered;
+pub(crate) mod renaming;
 mod repair;
 mod respelled;
 mod reworded;
-mod rows;
 mod rows_asked;
 mod settings;
-mod spelled;
-mod stars;
+mod sugar;
 mod summarize;
 mod text;
-mod tuples;
 mod turned;
 mod types;
-mod using;
 mod values;
 pub(crate) mod walk;
-mod windows;
 
 use datafusion::common::{Result, TableReference};
 use datafusion::execution::session_state::SessionState;
@@ -59,22 +44,22 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::catalog::Call;
-use crate::renaming::Renaming;
+use crate::fixes::{
+    columnless_values, deep_expressions, hidden_tables, ignored_clauses, is_distinct_from,
+    named_windows, natural_joins, order_by_outputs, row_comparisons, stars, using_columns,
+};
+use renaming::Renaming;
 
 pub use asof::OfAsOfJoins;
-pub use casts::Named;
 pub use cell::CellText;
-pub use depth::OnLargeStack;
 pub use describe::type_name;
 pub use dialect::{HeadraceDialect, of as dialect_of};
 pub use headers::Headers;
-pub(crate) use nodes::plain_name;
 use own::{change, sql_statement};
 use parse::parse;
 pub use remembered::{Change, Remembered};
 use repair::Repair;
 pub use rows_asked::RowsAsked;
-pub use stars::{Everything, OfSubqueries};
 pub use text::Places;
 use walk::{Flow, ON, Stop};
 
@@ -120,9 +105,9 @@ impl Parsed {
             statement = parse(SHOW_TABLES, state)?;
         }
         change(&mut statement, |inner| {
-            depth::check(inner)?;
+            deep_expressions::check(inner)?;
             walk::change_all(inner, &mut FromFirst);
-            hidden::rename(inner);
+            hidden_tables::rename(inner);
             Ok(())
         })?;
         let headers = Headers::of(&mut statement, text, state);
@@ -134,17 +119,17 @@ impl Parsed {
         }
         change(&mut statement, |inner| {
             crate::functions::spell_out(inner)?;
-            columnless::check(inner)?;
+            columnless_values::check(inner)?;
             turned::spell_out(inner)?;
-            precedence::restore(inner);
+            is_distinct_from::restore(inner);
             first_rows::spell_out(inner)?;
             reworded::spell_out(inner)?;
-            ignored::check(inner, state)?;
-            spelled::out(inner);
-            rows::spell_out(inner)?;
+            ignored_clauses::check(inner, state)?;
+            sugar::spell_out(inner);
+            row_comparisons::spell_out(inner)?;
             numerals::spell_out(inner);
             types::spell_out(inner);
-            windows::write_out(inner)
+            named_windows::write_out(inner)
         })?;
         repair::tables(&mut statement, state)?;
         Ok(Self { statement, headers, summarized, calls })
@@ -191,13 +176,13 @@ impl Parsed {
 
     async fn plan_statement(mut self, state: &SessionState) -> Result<Planned> {
         if let Some(inner) = sql_statement(&mut self.statement) {
-            natural::spell_out(inner, state).await?;
+            natural_joins::spell_out(inner, state).await?;
             chosen::write_out(inner, &mut self.headers, state).await?;
         }
         change(&mut self.statement, |inner| {
-            using::merge(inner)?;
+            using_columns::merge(inner)?;
             asof::fold(inner);
-            ordered::outside(inner);
+            order_by_outputs::outside(inner);
             Ok(())
         })?;
         stars::leave_out(&mut self.statement)?;

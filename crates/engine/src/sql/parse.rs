@@ -4,7 +4,8 @@ use datafusion::common::{Result, plan_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::{DFParserBuilder, Statement as DFStatement};
 
-use super::{dialect, respelled, tuples};
+use super::{dialect, respelled};
+use crate::fixes::rollup_elements;
 use crate::wording::message;
 
 /// One statement of a text in the session's dialect.
@@ -28,7 +29,7 @@ pub fn parse(text: &str, state: &SessionState) -> Result<DFStatement> {
     {
         return Ok(statement);
     }
-    if let Some(spelled) = tuples::spelled(text)
+    if let Some(spelled) = rollup_elements::spelled(text)
         && let Ok(statement) = parse(&spelled)
     {
         return Ok(statement);
