@@ -1,4 +1,12 @@
 //! `json ->> 'a' = 'x'`: the parser lets the arrow take the comparison, and PostgreSQL the text before it.
+//!
+//! ```sql
+//! x ->> 'a' = 'b'
+//! ```
+//!
+//! - DataFusion: The parser reads `x ->> ('a' = 'b')`; right is `(x ->> 'a') = 'b'`, as PostgreSQL has it.
+//! - Upstream: apache/datafusion-sqlparser-rs#2459 tells of the precedence.
+//! - This can go when its canary finds the fault mended.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value};
 

@@ -1,5 +1,14 @@
 //! Casts that the planner takes for what they cast.
 //!
+//! ```sql
+//! SELECT max(x), max(CAST(x AS TEXT)) FROM t
+//! ```
+//!
+//! - DataFusion: A cast is called as what it casts, and two outputs, groups or aggregates of one name are refused; right is
+//!   two columns.
+//! - Upstream: apache/datafusion#4478.
+//! - This can go when its canary finds the fault mended.
+//!
 //! It calls `CAST(x AS INT)` as it calls `x`, and refuses two groups, aggregates or windows of one name. [`Named`] around a
 //! cast is its value under another name.
 

@@ -1,4 +1,12 @@
 //! `(SELECT FROM t)` as a value: it has rows, but no value. The planner takes its first column without a look.
+//!
+//! ```sql
+//! SELECT (SELECT FROM t)
+//! ```
+//!
+//! - DataFusion: The planner panics: it takes the subquery's first column without a look; right is an error.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
 
 use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::sql::sqlparser::ast::{Expr, Query, SetExpr, Statement, Visitor};

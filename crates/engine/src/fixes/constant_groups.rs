@@ -1,5 +1,14 @@
 //! Groups by `x` and by `CAST(x AS INT)`, which have one name.
 //!
+//! ```sql
+//! SELECT count(*) FROM t GROUP BY x, CAST(x AS INT)
+//! ```
+//!
+//! - DataFusion: `eliminate_group_by_constant` refuses the projection that it has made, of two columns of one name; right is
+//!   an answer.
+//! - Upstream: no upstream issue known of the rule; apache/datafusion#4478 tells of the names.
+//! - This can go when its canary finds the fault mended.
+//!
 //! `eliminate_group_by_constant` computes the cast above groups by `x`, as a column of the same name, and refuses what it
 //! made; `single_distinct_aggregation_to_group_by` does so, too. Such groups go without both.
 

@@ -1,5 +1,14 @@
 //! Chained joins, of which one takes NULL for equal to NULL.
 //!
+//! ```sql
+//! SELECT * FROM a JOIN b ON a.x = b.y JOIN c ON b.y IS NOT DISTINCT FROM c.z  -- 1 and NULL each
+//! ```
+//!
+//! - DataFusion: Rows of NULL are found, because `eliminate_cross_join` gives all keys the NULL equality of the outermost
+//!   join; right is the row of 1 alone.
+//! - Upstream: no upstream issue known; since apache/datafusion#16356 the rule takes one join's equality for all.
+//! - This can go when its canary finds the fault mended.
+//!
 //! `eliminate_cross_join` flattens a tree of inner joins into one list of keys, and gives all of
 //! them the NULL equality of the outermost join: `a = b` then matches NULLs, or
 //! `a IS NOT DISTINCT FROM b` does not. Plans with a join where NULL equals NULL go without the

@@ -1,5 +1,13 @@
 //! Types of decimals that depend on how many digits are asked for.
 //!
+//! ```sql
+//! SELECT round(x, 0) = CAST(2 AS DECIMAL(5, 2)) FROM t  -- x: DECIMAL(10, 3)
+//! ```
+//!
+//! - DataFusion: The comparison fails, of decimals of two types, and `ceil(99.5)` overflows; right is an answer.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! `round(x, 0)` of a decimal has no digits behind the point, if the planner sees that 0 where it asks for the type. It casts
 //! whole numbers to another type first, looks at the cast, and only later sees the number again: what stands beside the decimal was
 //! given a type that its values do not have. So the number has its type from the start. And `ceil(99.5)` has a digit more.

@@ -1,5 +1,13 @@
 //! Expressions of many levels: `a + b + ..` is one for each operator, and everything that works on them calls
 //! itself for each. So statements are planned on a stack that has room, and what is deeper still is refused.
+//!
+//! ```sql
+//! SELECT 1 + 1 + 1 + ..  -- of ten thousand operators
+//! ```
+//!
+//! - DataFusion: The process ends with an overflow of its stack; right is an answer, or an error.
+//! - Upstream: no upstream issue known.
+//! - This can go when DataFusion and its parser need no stack for each level, or refuse what is too deep.
 
 use std::future::Future;
 use std::pin::Pin;

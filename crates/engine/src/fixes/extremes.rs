@@ -1,5 +1,13 @@
 //! `min` and `max` of floats by groups, where NaN is the greatest.
 //!
+//! ```sql
+//! SELECT k, max(x) FROM t GROUP BY k  -- x: NaN, then 2
+//! ```
+//!
+//! - DataFusion: 2, whichever comes last, and of minus infinity alone the smallest number; right is NaN, and minus infinity.
+//! - Upstream: apache/datafusion#24432.
+//! - This can go when its canary finds the fault mended.
+//!
 //! DataFusion's own take whatever comes after a NaN, and begin at the smallest and the greatest finite number, so that the
 //! greatest of groups that are all minus infinity is a number. Without groups they are as ours.
 

@@ -1,5 +1,15 @@
 //! Constants that are none, mended.
 //!
+//! ```sql
+//! SELECT x.tag, t.id FROM (SELECT id, 'top' AS tag FROM t WHERE id = 3) AS x RIGHT JOIN t ON t.id = x.id AND t.id > 1
+//! ORDER BY tag, t.id LIMIT 2
+//! ```
+//!
+//! - DataFusion: The row with the tag is missing, since `tag` is taken for a constant above the join, where it is NULL in
+//!   some rows; right is that row first.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner takes a constant column of an outer join's second side, or a constant among the keys of grouping sets, for one
 //! above the join or the grouping, too, where it is NULL in some rows. What is ordered by such a column is then not ordered at
 //! all, or of its first rows some are left out. [`ForgetOrderingExec`] stands above these nodes, and claims nothing.

@@ -1,5 +1,13 @@
 //! Values that are one column, or compared: those of CASE, coalesce, IN and UNION.
 //!
+//! ```sql
+//! SELECT DATE '9999-12-31' > t FROM x  -- t: TIMESTAMP(6)
+//! ```
+//!
+//! - DataFusion: An error: a date and a timestamp meet in nanoseconds, which end in 2262; right is true.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! A date and a timestamp meet in timestamps of microseconds. The planner makes both nanoseconds, which end in 2262: dates such as
 //! 9999-12-31 have none.
 

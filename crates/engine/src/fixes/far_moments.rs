@@ -1,5 +1,13 @@
 //! `date_trunc` and `date_bin` of moments before 1677 and after 2262: the planner computes in nanoseconds, which have none.
 //!
+//! ```sql
+//! SELECT date_trunc('month', t) FROM x  -- t: TIMESTAMP(6) of the year 9999
+//! ```
+//!
+//! - DataFusion: An error, and NULL of `date_bin`: both compute in nanoseconds; right is the first of the month.
+//! - Upstream: apache/datafusion#25432.
+//! - This can go when its canary finds the fault mended.
+//!
 //! Values that nanoseconds have are the planner's function's; those of a batch with one that they have not are ours.
 
 use std::sync::Arc;

@@ -1,5 +1,15 @@
 //! Conditions are asked of the columns that they name.
 //!
+//! ```sql
+//! SELECT * FROM x RIGHT JOIN y ON x.c = y.c WHERE y.b AND x.b IS NOT true
+//! ```
+//!
+//! - DataFusion: Rows are lost: `FilterPushdown` looks for `x.b` by its name, and asks the condition of `y.b`; right is every
+//!   row that the condition is true of.
+//! - Upstream: apache/datafusion#25296 and apache/datafusion#25244, mended by apache/datafusion#25259, which no release has
+//!   yet.
+//! - This can go when its canary finds the fault mended.
+//!
 //! `FilterPushdown`, of physical plans, finds the columns of a condition in the plan below by their names. Where two
 //! have the same, as those of a join do, the condition is asked of the wrong one and rows are lost. Plans with
 //! such a node go without it: what can be pushed without doubt was pushed before, when columns had tables.

@@ -1,5 +1,14 @@
 //! GROUP BY, HAVING and DISTINCT ON in the planner's words.
 //!
+//! ```sql
+//! SELECT count(*) FROM t GROUP BY ()
+//! ```
+//!
+//! - DataFusion: Refused, as are HAVING without groups, ROLLUP within GROUPING SETS, and rows in ROLLUP; right is one group
+//!   of all rows, and all their sets.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! ```text
 //! GROUP BY ()                                   GROUP BY GROUPING SETS (()): one group of all rows
 //! HAVING c, without groups and aggregates       the same

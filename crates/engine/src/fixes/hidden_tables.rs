@@ -1,5 +1,13 @@
 //! `WITH a AS (..) SELECT (WITH a AS (..) SELECT * FROM a)`: a WITH of an inner query hides one of a query around it.
 //!
+//! ```sql
+//! WITH a AS (SELECT 1 AS x) SELECT (WITH a AS (SELECT 2 AS x) SELECT x FROM a) FROM a
+//! ```
+//!
+//! - DataFusion: Refused, since `a` is there twice; right is 2.
+//! - Upstream: no upstream issue known; the review of apache/datafusion#18956 tells of it.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner knows one table of a name. So what hides another is called otherwise, wherever the inner query names it.
 
 use datafusion::sql::sqlparser::ast::{

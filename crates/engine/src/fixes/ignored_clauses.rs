@@ -1,5 +1,14 @@
 //! Clauses that the planner drops without a word: they are done here, or refused.
 //!
+//! ```sql
+//! SELECT x FROM t TABLESAMPLE (0)
+//! ```
+//!
+//! - DataFusion: All rows: the clause is dropped without a word, as are PREWHERE, WITH ROLLUP, FILTER of a scalar function,
+//!   FOR UPDATE; right is what it says, or an error.
+//! - Upstream: apache/datafusion#13563 of TABLESAMPLE, none known of the others.
+//! - This can go when its canary finds the fault mended.
+//!
 //! `TABLESAMPLE (10 PERCENT)` is a condition with a random number for each row. `1_000` is 1000.
 
 use std::collections::HashSet;

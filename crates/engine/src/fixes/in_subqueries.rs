@@ -1,5 +1,14 @@
 //! `x [NOT] IN (SELECT y ..)` where `x` or `y` may be NULL, and `x < ANY (SELECT y ..)`, `x < ALL (SELECT y ..)`.
 //!
+//! ```sql
+//! SELECT x FROM t WHERE 1 NOT IN (SELECT y FROM s)  -- y: 2 and NULL
+//! ```
+//!
+//! - DataFusion: All rows of `t`, and `x IN (SELECT ..)` among the outputs is refused; right is no row, for NULL may be 1.
+//! - Upstream: apache/datafusion#8241, apache/datafusion#25347, and apache/datafusion#25340, mended by
+//!   apache/datafusion#25348, which no release has yet.
+//! - This can go when its canary finds the fault mended.
+//!
 //! `x IN s` is true where a row of `s` equals `x`; else NULL where `s` has a NULL, or `x` is one and `s` has a row; else false. The
 //! planner says so only of NOT IN that stands alone or in a conjunction, of a subquery that does not look at the outer
 //! row, and of an `x` that is no constant. Other ones become conditions of EXISTS, which it answers rightly:

@@ -1,5 +1,14 @@
 //! `a IS DISTINCT FROM b AND c` as SQL means it.
 //!
+//! ```sql
+//! SELECT count(*) FROM t WHERE true IS DISTINCT FROM true AND false
+//! ```
+//!
+//! - DataFusion: Every row: the parser reads `true IS DISTINCT FROM (true AND false)`; right is none.
+//! - Upstream: apache/datafusion#23692, mended by apache/datafusion-sqlparser-rs#2436, which no parser of DataFusion's has
+//!   yet.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The parser takes all that follows for the right side: `a IS DISTINCT FROM (b AND c)`, which is another
 //! condition, or none at all. What was written in parentheses is a node of its own, so a conjunction
 //! that lies bare where none can be is one that was swallowed; it is put back above what comes before it.

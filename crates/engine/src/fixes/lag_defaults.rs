@@ -1,4 +1,12 @@
 //! `lag(x, n, d) OVER w` is `d` where there is no such row, if it is no constant.
+//!
+//! ```sql
+//! SELECT lag(x, 1, y) OVER (ORDER BY x) FROM t
+//! ```
+//!
+//! - DataFusion: Refused, since `y` is no constant; right is the row's `y` where no row comes before.
+//! - Upstream: apache/datafusion#22082.
+//! - This can go when its canary finds the fault mended.
 
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{

@@ -1,5 +1,14 @@
 //! `SELECT c0, c1, ..` of very many columns.
 //!
+//! ```sql
+//! SELECT c0, c1, c2, .. FROM t  -- of thousands of columns
+//! ```
+//!
+//! - DataFusion: Planned in the square of their number, minutes for twenty thousand: each output's name is compared with each
+//!   other's; right is a time that grows as they do.
+//! - Upstream: apache/datafusion#7698, apache/datafusion#5637.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner compares the name of each output with that of each other, which it spells anew each time: the time that takes is
 //! the square of their number, minutes for twenty thousand. So a query of so many outputs becomes a subquery of itself, and
 //! its list is planned here: each output beside nothing but the columns that it names.

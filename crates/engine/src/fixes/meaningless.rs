@@ -1,5 +1,14 @@
 //! What the planner takes, and means nothing by:
 //!
+//! ```sql
+//! SELECT count(*) OVER (ORDER BY x RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t  -- x: texts
+//! ```
+//!
+//! - DataFusion: Numbers that mean nothing; right is an error. So it is with `nth_value(x, 0)` and with aggregates of what a
+//!   recursive query has found.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! - Groups by structs without fields, of which its groups lose their number.
 //! - RANGE with a distance over what has no distances, such as texts.
 //! - `nth_value(x, 0)`.

@@ -1,5 +1,13 @@
 //! Named windows: `OVER w`, `OVER (w ORDER BY x)`, and `WINDOW w2 AS (w ORDER BY x)`.
 //!
+//! ```sql
+//! SELECT sum(y) OVER (w) FROM t WINDOW w AS (PARTITION BY x)
+//! ```
+//!
+//! - DataFusion: The sum of all rows, because the name in front of a specification is dropped; right is that of each `x`.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner drops the name in front of a specification, so that such a window has neither the groups nor the order that it
 //! inherits, and it knows names in the SELECT list alone. Here every name becomes the specification that it stands for. What
 //! may be added to a named window is what PostgreSQL allows: an order where it has none, and a frame.

@@ -1,5 +1,13 @@
 //! `a NATURAL JOIN b` is `a JOIN b USING (..)` of the columns that both have, in the order of `a`.
 //!
+//! ```sql
+//! SELECT k FROM a NATURAL RIGHT JOIN b
+//! ```
+//!
+//! - DataFusion: NULL in rows that `b` alone has; right is its `k`.
+//! - Upstream: apache/datafusion#22881.
+//! - This can go when its canary finds the fault mended.
+//!
 //! Which columns tables have is known where a statement is planned. Of what is no table by name, such as a subquery, the
 //! planner finds them; then `*` has the columns of both where the first side has them.
 

@@ -1,4 +1,12 @@
 //! `min` and `max` of lists whose elements have elements themselves: the planner compares none of them.
+//!
+//! ```sql
+//! SELECT max(x) FROM t  -- x: [[1, 2]] and [[1], [3]]
+//! ```
+//!
+//! - DataFusion: An error: such lists are not compared; right is the greater one.
+//! - Upstream: apache/datafusion#24948 names apache/datafusion#24938.
+//! - This can go when its canary finds the fault mended.
 
 use std::cmp::Ordering;
 use std::mem::size_of_val;

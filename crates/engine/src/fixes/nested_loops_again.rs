@@ -1,5 +1,15 @@
 //! What the planner's nested loop joins do in little memory, mended.
 //!
+//! ```sql
+//! SELECT count(*) FROM l LEFT JOIN r ON l.v < r.w  -- `l` larger than the memory, `r` of several partitions
+//! ```
+//!
+//! - DataFusion: Rows too many, rows too few, or a panic: the left side is executed a second time, and each partition of the
+//!   right side has left rows of its own; right is as with more memory.
+//! - Upstream: apache/datafusion#24676 and apache/datafusion#22641; apache/datafusion#24677 and apache/datafusion#24675 mend
+//!   them, which no release has yet.
+//! - This can go when its canary finds the fault mended.
+//!
 //! Where its left side does not fit, such a join asks for that side's rows once more. Joins and exchanges below have
 //! handed over what they had, and give too few rows or none the second time: [`ReexecutableExec`] lets them begin anew. And each
 //! partition of the right side then takes the left rows that it has no partner for as rows without any: joins that

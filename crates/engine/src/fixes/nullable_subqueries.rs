@@ -1,5 +1,13 @@
 //! A subquery of one value may be NULL: where it has no row.
 //!
+//! ```sql
+//! SELECT (SELECT 5 FROM t WHERE x > 3) IS NULL  -- of no row
+//! ```
+//!
+//! - DataFusion: False: the subquery is taken to be NULL only where its column may be; right is true.
+//! - Upstream: apache/datafusion#24513, mended by apache/datafusion#24516, which no release has yet.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner takes it to be NULL only where its column may be. So `(SELECT id FROM t WHERE false) IS NULL` is false to it,
 //! and `coalesce` of the subquery never has its second argument. NULLIF of a value and NULL is that value, and may be
 //! NULL to whoever asks; it is put around subqueries before anything is concluded from their columns.

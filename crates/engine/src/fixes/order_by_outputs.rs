@@ -1,5 +1,13 @@
 //! ORDER BY of an output means the output.
 //!
+//! ```sql
+//! SELECT a AS b, CAST(b AS TEXT) AS c FROM t GROUP BY a, CAST(b AS TEXT) ORDER BY b
+//! ```
+//!
+//! - DataFusion: Ordered by the column `b`: what is cast and its cast have one name; right is the order of the output `b`.
+//! - Upstream: no upstream issue known of the order; apache/datafusion#4478 tells of the names.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner calls what GROUP BY casts as it calls what is cast; where an output has that name too, it takes ORDER BY of
 //! the one for the other. Such an order stands outside instead: `SELECT a AS b, CAST(b AS text) .. GROUP BY .. ORDER BY b`
 //! becomes `SELECT * FROM (SELECT ..) ORDER BY b`.

@@ -1,5 +1,14 @@
 //! Functions within what orders rows are columns of their own: `ORDER BY length(w) > 3`.
 //!
+//! ```sql
+//! SELECT array_agg(x ORDER BY length(x) > 3, x) FROM t
+//! ```
+//!
+//! - DataFusion: SanityCheckPlan refuses the plan: bounds of a function have no type, so that the order that was made is not
+//!   found again; right is the list.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner asks each function for bounds of its values. Most know none, not even of what type they are, and whoever compares
 //! with them fails; then the planner does not find again the order that it has made, and refuses its own plan. So such keys of
 //! orders and windows are computed below, and columns order the rows:

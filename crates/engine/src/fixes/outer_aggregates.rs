@@ -1,5 +1,13 @@
 //! Aggregates of outer columns alone are the outer query's.
 //!
+//! ```sql
+//! SELECT (SELECT sum(t.x)) FROM t
+//! ```
+//!
+//! - DataFusion: Refused; right is one row, the sum of all rows of the outer query, whose aggregate it is.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! `SELECT (SELECT sum(o.a)) FROM o` is one row, as `SELECT sum(o.a) FROM o` is: an aggregate belongs to the innermost query whose
 //! columns it is of. The planner computes it for each outer row. Here it moves to where it belongs, and the subquery asks for
 //! its value. Where the outer query has groups, or the subquery stands outside of a SELECT list, the statement is refused.

@@ -1,5 +1,13 @@
 //! `city.id` is a column of the table `city`, of an outer query, too, before it is a field of a column `city`.
 //!
+//! ```sql
+//! SELECT (SELECT city.id FROM t) FROM city  -- t has a column city with a field id
+//! ```
+//!
+//! - DataFusion: The field of `t`'s column; right is the column of the table `city`.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner looks for a column `city` of the subquery's own tables first. Which columns those have is known to it alone;
 //! so where it has taken a table for a column, the outer tables that subqueries name get names that no column has.
 

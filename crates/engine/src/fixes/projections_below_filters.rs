@@ -1,5 +1,14 @@
 //! Keeps expressions above filters, so that they see only the rows that a filter keeps.
 //!
+//! ```sql
+//! SELECT a / c, b FROM t WHERE b <> 0  -- c is 0 where b is
+//! ```
+//!
+//! - DataFusion: A division by zero: `ProjectionPushdown` computes outputs below the filter where that makes rows narrower;
+//!   right is the quotient of the rows that are left.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner's `ProjectionPushdown` moves a projection below a filter where that makes rows narrower: `SELECT a / b
 //! .. WHERE b <> 0` then divides by the zeros that WHERE drops. This rule lets only plain columns move below a filter.
 

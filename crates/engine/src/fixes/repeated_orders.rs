@@ -1,5 +1,14 @@
 //! Aggregates are ordered by what orders something.
 //!
+//! ```sql
+//! SELECT first_value(x ORDER BY x, x) FROM t
+//! ```
+//!
+//! - DataFusion: An internal error or a panic: what orders nothing is left out of one of two orders; right is the first
+//!   value.
+//! - Upstream: apache/datafusion#25398.
+//! - This can go when its canary finds the fault mended.
+//!
 //! `first_value(x ORDER BY 'a', y, y DESC)` is that by `y`. What orders nothing the planner drops from the order that it asks
 //! of its input, counts it among those that it compares, and ends there. `ORDER BY EXISTS (SELECT ..)` of no column of the rows orders
 //! nothing either; in a plan of several partitions the planner does not find its own order again.

@@ -1,5 +1,13 @@
 //! `ROLLUP ((x + 1)::INT)`: the parser takes what begins with a parenthesis there for a list of columns that ends with it.
 //!
+//! ```sql
+//! SELECT count(*) FROM t GROUP BY ROLLUP ((x) + 1)
+//! ```
+//!
+//! - DataFusion: The parser refuses it: a parenthesis there begins a list of columns; right is a group of each sum.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! Where it refused the text, such elements are given another pair: `ROLLUP (((x + 1)::INT))`.
 
 use datafusion::sql::sqlparser::keywords::Keyword;

@@ -1,5 +1,13 @@
 //! Rows as values: `(a, b) = (c, d)`, `(a, b) < (c, d)`, `(a, b) IN ((1, 2), ..)`, `(a, b) IN (SELECT ..)`.
 //!
+//! ```sql
+//! SELECT (1, NULL) = (1, NULL), (NULL, 4) < (3, 2)
+//! ```
+//!
+//! - DataFusion: True and true: rows are structs, compared as wholes; right is NULL and NULL.
+//! - Upstream: apache/datafusion#21054, closed; apache/datafusion#21226 says in the manual that it is meant so.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner makes structs of rows, and compares those as wholes: `(1, NULL)` equals itself, and `(NULL, 4) < (3, 2)` is true.
 //! SQL compares rows value by value, and what a NULL leaves open is NULL. So a comparison of rows is spelled out:
 //!

@@ -1,6 +1,14 @@
 //! `a EXCEPT ALL b` and `a INTERSECT ALL b` count rows: of a row that `a` has m times and `b` n times, max(m - n, 0)
 //! and min(m, n) are left.
 //!
+//! ```sql
+//! SELECT x FROM t EXCEPT ALL SELECT 1  -- x: 1 and 1
+//! ```
+//!
+//! - DataFusion: No row, and INTERSECT ALL leaves both: all copies of a row are kept, or none; right is one row each.
+//! - Upstream: apache/datafusion#12956 and apache/datafusion#12955.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner makes them joins that keep all m or none. With the copies of a row numbered on both sides, a copy
 //! has a partner where the other side has as many: the same joins, asked of the number too, keep as many as SQL says.
 

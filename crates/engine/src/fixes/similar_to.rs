@@ -1,5 +1,13 @@
 //! `a SIMILAR TO 'pattern'`: the pattern is of the whole text, `%` is any text and `_` any character.
 //!
+//! ```sql
+//! SELECT 'abc' SIMILAR TO 'b', 'abc' SIMILAR TO 'a%'
+//! ```
+//!
+//! - DataFusion: True and false: the pattern is taken for a regular expression of any part; right is false and true.
+//! - Upstream: apache/datafusion#22263, mended by apache/datafusion#23188, which no release has yet.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner takes the pattern for a regular expression that may match anywhere. It gets the one that is meant.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};

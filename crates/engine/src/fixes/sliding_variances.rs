@@ -1,5 +1,13 @@
 //! Variances and deviations over sliding windows.
 //!
+//! ```sql
+//! SELECT var_pop(x) OVER (ORDER BY i ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t  -- x: 1e8 + 0.7, 0.1, 0.1
+//! ```
+//!
+//! - DataFusion: Minus 1: what leaves the window is taken out of sums that have lost digits; right is 0.
+//! - Upstream: apache/datafusion#13247.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner's take what leaves a window out of the sums again: what floats lose on the way stays, and equal values had a
 //! deviation below zero, or none. Here a window is two stacks: what came last is added up as it comes, and what leaves first
 //! has the sums of all behind it. Nothing is ever taken away, so a variance is as exact as that of the window alone.

@@ -1,5 +1,14 @@
 //! `SELECT *` of all that FROM has is no list of columns.
 //!
+//! ```sql
+//! SELECT * FROM t  -- of thousands of columns
+//! ```
+//!
+//! - DataFusion: Planned in the square of their number: `*` is spelled out, and each name compared with each other; right is
+//!   a time that grows as they do.
+//! - Upstream: apache/datafusion#7698, apache/datafusion#5637.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner spells `*` out and compares each column of a list with each other, again whenever it makes the list anew: the
 //! time that takes is the square of their number, minutes for twenty thousand. But where `*` stands alone, a list says nothing:
 //! the rows of FROM are the answer. So the planner is given [`Everything`] in its place, and from the plan that it makes

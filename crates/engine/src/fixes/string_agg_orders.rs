@@ -1,5 +1,13 @@
 //! `string_agg(x, s ORDER BY y)` is the list of the texts in that order, with `s` between them.
 //!
+//! ```sql
+//! SELECT string_agg(s, ',' ORDER BY x), string_agg(s, ',' ORDER BY y) FROM t
+//! ```
+//!
+//! - DataFusion: Refused: rows have one order for all aggregates; right is a text of each.
+//! - Upstream: apache/datafusion#8582.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner sorts the rows for it, once for all aggregates of a SELECT, and refuses two of other orders, or takes one for
 //! both. The list sorts by itself.
 

@@ -1,5 +1,13 @@
 //! Windows that are ordered by structs: by their fields, one after the other, as rows are compared. The planner has no frames of
 //! such an order.
+//!
+//! ```sql
+//! SELECT rank() OVER (ORDER BY named_struct('a', x)) FROM t
+//! ```
+//!
+//! - DataFusion: An internal error: frames know no structs; right is a rank.
+//! - Upstream: apache/datafusion#24915.
+//! - This can go when its canary finds the fault mended.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;

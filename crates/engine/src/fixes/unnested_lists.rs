@@ -1,5 +1,13 @@
 //! `FROM o, unnest(o.list)`: the lists of outer rows, unnested beside those rows.
 //!
+//! ```sql
+//! SELECT u FROM t, unnest(t.l) AS u(u)
+//! ```
+//!
+//! - DataFusion: Refused: it is planned as a join whose second side looks at the first; right is a row for each element.
+//! - Upstream: apache/datafusion#13659, apache/datafusion#10048.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner makes a join of it whose second side looks at the first. There is nothing to join: the list is a column of the row.
 
 use std::sync::Arc;

@@ -1,5 +1,14 @@
 //! The columns of `a JOIN b USING (k)`.
 //!
+//! ```sql
+//! SELECT k FROM a RIGHT JOIN b USING (k)
+//! ```
+//!
+//! - DataFusion: NULL in rows that `b` alone has, and of three tables `k` is ambiguous; right is `b`'s, of a full join that
+//!   of either.
+//! - Upstream: apache/datafusion#22881.
+//! - This can go when its canary finds the fault mended.
+//!
 //! `k` is the side's that has a row: `b.k` of a right join, `coalesce(a.k, b.k)` of a full one. The planner takes `a.k`, which
 //! is NULL where only `b` has a row. In `*` it comes first, as SQL has it; the planner leaves it where `a` has it. It knows no
 //! `k` of three tables, nor `k` beside `* EXCLUDE (k)`. So USING becomes ON, and `k` without a

@@ -1,5 +1,14 @@
 //! Rows that are known to be wide before they are made.
 //!
+//! ```sql
+//! SELECT value, repeat('x', 1000000) FROM generate_series(1, 8192)
+//! ```
+//!
+//! - DataFusion: Batches of 8192 rows however wide they are, here of 8 GB, which nobody reserves; right is as many rows as
+//!   there is room for.
+//! - Upstream: no upstream issue known.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner's operators take so many rows at a time, whatever a row holds: of a constant of 1 MB they make a column of
 //! thousands of such texts, and rows of texts of 1 MB each they gather by the thousand. How wide the rows of a plan are is told by its
 //! constants and by what its tables say of themselves; where they are wide, the plan runs by so few rows at a time

@@ -1,5 +1,15 @@
 //! Subqueries that look at the outer row, and those among the outputs: joins with what they find.
 //!
+//! ```sql
+//! SELECT a, (SELECT count(*) FROM t AS u WHERE u.a < t.a) FROM t
+//! ```
+//!
+//! - DataFusion: The statement is refused, as are such subqueries without an aggregate or with LIMIT, EXISTS among the
+//!   outputs, and LATERAL with LIMIT; right is an answer.
+//! - Upstream: apache/datafusion#5492, apache/datafusion#14554, apache/datafusion#16137 and, of LATERAL,
+//!   apache/datafusion#10048.
+//! - This can go when its canary finds the fault mended.
+//!
 //! The planner knows what an aggregate finds by equalities, and conditions of EXISTS and IN; it refuses the rest. Here a subquery's
 //! plan is made one for the values of all outer rows ([`dependent`]), of which each has one row, or a mark:
 //!

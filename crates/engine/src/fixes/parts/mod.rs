@@ -1,5 +1,14 @@
 //! Long lists are planned in parts.
 //!
+//! ```sql
+//! SELECT c0 + 1, c1 + 1, .. FROM t  -- of thousands of columns
+//! ```
+//!
+//! - DataFusion: Planned in the square of their number: each rule looks each column up among all; right is a time that grows
+//!   as they do.
+//! - Upstream: apache/datafusion#7698, apache/datafusion#5637.
+//! - This can go when its canary finds the fault mended.
+//!
 //! Each rule of the planner looks up each column that a list names, compares it with each column that the rows have, and makes
 //! the list's schema anew in the same way: some twenty times the square of the columns, half a minute for twenty thousand
 //! expressions. So a long list is taken out of the rules' sight: what they do with expressions they do to a few at a time,
