@@ -12,7 +12,6 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::catalog::Packing;
 use crate::copy::{ArrowSink, Staging, Target, is_one_file, target_of};
-use crate::folder_values::name_folders;
 use crate::packed::{PackedSink, packing_of_copy};
 use crate::partitioned::{FoldersSink, check_keys};
 use crate::session::Session;
@@ -95,24 +94,5 @@ impl Session {
             Some(order) => Ok(Arc::new(SortPreservingMergeExec::new(order, plan))),
             None => Ok(Arc::new(CoalescePartitionsExec::new(plan))),
         }
-    }
-}
-
-/// Lets a COPY write beside its target.
-///
-/// # Errors
-/// A target that cannot be written.
-pub fn staged(logical: &mut LogicalPlan) -> Result<Option<Staging>> {
-    match logical {
-        LogicalPlan::Analyze(analyze) if matches!(*analyze.input, LogicalPlan::Copy(_)) => {
-            plan_err!("EXPLAIN ANALYZE of a COPY is not offered\nhint: explain its query")
-        }
-        LogicalPlan::Copy(copy) => {
-            name_folders(copy)?;
-            let staging = Staging::new(&target_of(copy), is_one_file(copy))?;
-            copy.output_url = staging.url();
-            Ok(Some(staging))
-        }
-        _ => Ok(None),
     }
 }

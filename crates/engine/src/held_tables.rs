@@ -36,7 +36,8 @@ use headrace_io::{MemoryBudget, MemoryUse, OutOfBudget, Reservation};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use crate::planner_memory::{self, batch_bytes};
+use crate::fixes::sort_reservations::shared;
+use crate::planner_memory::batch_bytes;
 
 /// A batch whose buffers hold so many times what its rows take is copied: it is a part of something larger.
 const PART_OF_LARGER: usize = 2;
@@ -61,7 +62,7 @@ pub async fn with_table_made(
     let input = session.execute_logical_plan(LogicalPlan::clone(&create.input)).await?;
     let plan = input.create_physical_plan().await?;
     let context = TaskContext::from(&*session.state_ref().read());
-    let context = Arc::new(planner_memory::shared(context, &plan));
+    let context = Arc::new(shared(context, &plan));
     let table = HeldTable::made(create, plan, context, budget).await?;
     if is_there {
         session.deregister_table(create.name.clone())?;

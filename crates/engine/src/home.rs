@@ -10,26 +10,15 @@ use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, collect};
-use parking_lot::RwLock;
 
 use crate::copy::ArrowSink;
-use crate::planner_memory;
+use crate::fixes::sort_reservations::shared;
 use crate::session::Session;
-
-/// The folder of a session's tables, if it has one.
-#[derive(Debug, Default)]
-pub(crate) struct Home(RwLock<Option<PathBuf>>);
-
-impl Home {
-    fn folder(&self) -> Option<PathBuf> {
-        self.0.read().clone()
-    }
-}
 
 impl Session {
     /// From now on, tables that are made of queries are files of this folder.
     pub fn keep_tables_in(&self, folder: impl Into<PathBuf>) {
-        *self.home.0.write() = Some(folder.into());
+        self.home.set(folder.into());
     }
 
     /// Runs a CREATE TABLE of a query that is to become a file; whether it was one.
@@ -49,7 +38,7 @@ impl Session {
             let plan: Arc<dyn ExecutionPlan> =
                 Arc::new(DataSinkExec::new(input, Arc::new(sink), None));
             let context = TaskContext::from(&*self.context().state_ref().read());
-            collect(Arc::clone(&plan), Arc::new(planner_memory::shared(context, &plan))).await?;
+            collect(Arc::clone(&plan), Arc::new(shared(context, &plan))).await?;
             self.register_as(create.name.table(), &path).await?;
         }
         Ok(true)

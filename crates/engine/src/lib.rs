@@ -61,6 +61,7 @@
 pub mod catalog;
 pub mod config;
 pub mod copy;
+mod copy_beside;
 mod copy_plan;
 pub mod exec;
 pub mod functions;
@@ -72,28 +73,27 @@ pub mod scan;
 pub mod sql;
 pub mod wording;
 
-mod above_filters;
 mod apart;
-mod conjunctions;
 mod error;
 mod explain;
+mod fixes;
 mod floats;
 mod folder_values;
 mod held_tables;
 mod home;
+mod home_folder;
 mod limits;
 mod opened;
 mod packed;
 mod panics;
-mod parts;
 mod plan_cache;
 mod planner_memory;
+mod planner_rules;
+mod plans;
 mod renaming;
-mod rule_guards;
 mod semantics;
 mod session;
 mod strict;
-mod wide_rows;
 
 pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{

@@ -17,11 +17,11 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{
     FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
-use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{Stream, StreamExt};
 use headrace_io::{MemoryBudget, MemoryUse, OutOfBudget, Reservation};
 use parking_lot::Mutex;
+
+pub use crate::fixes::sort_reservations::shared;
 
 /// A partition has at least so much: sorts of several partitions set memory aside one after the
 /// other, and the last one finds what the first have left.
@@ -67,29 +67,6 @@ pub fn rows_at_once(share: usize, row_bytes: usize, rows_max: usize) -> usize {
     let row_bytes = row_bytes.max(ROW_BYTES);
     let rows_min = BATCH_ROWS_MIN.min(share / 4 / row_bytes).max(1);
     (share / BATCHES_A_PARTITION / row_bytes).max(rows_min).min(rows_max)
-}
-
-/// The context in which a plan runs. All its sorts together reserve at most half of the pool for merging: a sort reserves
-/// with its first row, so that three small sorts with the default reservation would ask for more than the pool has.
-pub fn shared(context: TaskContext, plan: &Arc<dyn ExecutionPlan>) -> TaskContext {
-    let MemoryLimit::Finite(bytes) = context.memory_pool().memory_limit() else { return context };
-    let sorts = sorters(plan);
-    let merging = context.session_config().options().execution.sort_spill_reservation_bytes;
-    let share = merging.min(bytes / 2 / sorts.max(1));
-    if share == merging {
-        return context;
-    }
-    let config = context.session_config().clone().with_sort_spill_reservation_bytes(share);
-    context.with_session_config(config)
-}
-
-/// How many sorts of all rows a plan has, each partition one.
-fn sorters(plan: &Arc<dyn ExecutionPlan>) -> usize {
-    let own = match plan.downcast_ref::<SortExec>() {
-        Some(sort) if sort.fetch().is_none() => plan.output_partitioning().partition_count(),
-        _ => 0,
-    };
-    own + plan.children().into_iter().map(sorters).sum::<usize>()
 }
 
 /// A share of a budget that others use too: what operators hold is reserved there, and what they

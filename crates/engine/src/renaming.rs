@@ -8,68 +8,14 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::TableProvider;
-use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::common::{Result, plan_err};
 use datafusion::datasource::MemTable;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::TableType;
-use datafusion::sql::sqlparser::ast::{
-    AlterTable, AlterTableOperation, ObjectName, ObjectNamePart, RenameTableNameKind,
-};
 
 use crate::held_tables::HeldTable;
 use crate::session::Session;
-use crate::sql::plain_name;
-
-/// What is to be called otherwise.
-#[derive(Debug)]
-pub struct Renaming {
-    table: TableReference,
-    is_there: bool,
-    what: What,
-}
-
-#[derive(Debug)]
-enum What {
-    Table { to: String },
-    Column { from: String, to: String },
-}
-
-/// What is written in the place of another change of a table.
-pub const INSTEAD: &str = "hint: make it anew: CREATE OR REPLACE TABLE t AS SELECT a AS b, c::bigint AS c FROM t; RENAME is offered";
-
-impl Renaming {
-    /// What an ALTER TABLE renames.
-    ///
-    /// # Errors
-    /// Whatever else it would change.
-    pub fn of(alter: &AlterTable) -> Result<Self> {
-        let what = match alter.operations.as_slice() {
-            [AlterTableOperation::RenameTable { table_name }] => {
-                let (RenameTableNameKind::As(to) | RenameTableNameKind::To(to)) = table_name;
-                What::Table { to: one_name(to)? }
-            }
-            [AlterTableOperation::RenameColumn { old_column_name, new_column_name }] => {
-                What::Column { from: plain_name(old_column_name), to: plain_name(new_column_name) }
-            }
-            _ => return plan_err!("ALTER TABLE renames, and nothing else\n{INSTEAD}"),
-        };
-        let names: Vec<String> =
-            alter.name.0.iter().filter_map(ObjectNamePart::as_ident).map(plain_name).collect();
-        let table = match names.as_slice() {
-            [table] => TableReference::bare(table.as_str()),
-            [schema, table] => TableReference::partial(schema.as_str(), table.as_str()),
-            _ => return plan_err!("ALTER TABLE of {}, which is no name of a table", alter.name),
-        };
-        Ok(Self { table, is_there: !alter.if_exists, what })
-    }
-}
-
-fn one_name(name: &ObjectName) -> Result<String> {
-    match name.0.as_slice() {
-        [ObjectNamePart::Identifier(name)] => Ok(plain_name(name)),
-        _ => plan_err!("a table stays where it is: {name} is to be a name without a schema"),
-    }
-}
+use crate::sql::renaming::{Renaming, What};
 
 impl Session {
     /// Renames a table or a column of one.

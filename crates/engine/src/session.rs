@@ -35,28 +35,28 @@ use crate::catalog::{
 };
 use crate::config::{HeadraceConfig, settings_of, statement_timeout_of};
 use crate::copy::Staging;
-use crate::copy_plan::staged;
+use crate::copy_beside::staged;
 use crate::error::blocking;
 use crate::explain::{as_shown, is_explained, table_notes};
-use crate::floats::extremes;
+use crate::fixes::cast_names::Named;
+use crate::fixes::deep_expressions::OnLargeStack;
+use crate::fixes::extremes;
+use crate::fixes::parts::{InParts, Restoring};
+use crate::fixes::stars::{Everything, OfSubqueries};
 use crate::functions;
 use crate::held_tables::with_table_made;
-use crate::home::Home;
+use crate::home_folder::Home;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
 use crate::panics::{caught, caught_stream};
-use crate::parts::{InParts, Restoring};
 use crate::plan_cache::{KnownPlan, Loan, PlanCache, changes_session, tables_of};
 use crate::planner_memory;
+use crate::planner_rules::optimizer_rules;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
-use crate::rule_guards::optimizer_rules;
 use crate::semantics;
-use crate::sql::{
-    CellText, Change, Everything, Headers, Named, OfAsOfJoins, OfSubqueries, OnLargeStack, Parsed,
-    Planned, Remembered, RowsAsked,
-};
+use crate::sql::{CellText, Change, Headers, OfAsOfJoins, Parsed, Planned, Remembered, RowsAsked};
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
 use crate::error::{PgError, Result};
-use crate::tls::{Tls, Wishes};
+use crate::tls::{Tls, TlsRequest};
 use crate::words;
 
 /// Folders in which servers put their sockets.
@@ -44,7 +44,8 @@ pub(crate) fn resolve(dsn: &str, variable: Variables<'_>) -> Result<Server> {
     let [mode, root_file, certificate_file, key_file] =
         TLS_WORDS.map(|(word, name)| words.get(word).cloned().or_else(|| set(name)));
     let user_folder = set("HOME").map(|home| Path::new(&home).join(".postgresql"));
-    let mut tls = Tls::new(&Wishes { mode, root_file, certificate_file, key_file, user_folder })?;
+    let mut tls =
+        Tls::new(&TlsRequest { mode, root_file, certificate_file, key_file, user_folder })?;
     if config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_))) {
         tls.attempts = vec![SslMode::Disable];
     }

@@ -27,7 +27,7 @@ use crate::error::{PgError, Result};
 
 /// The TLS parameters of a DSN and the environment, as written.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct TlsRequest {
     pub mode: Option<String>,
     pub root_file: Option<String>,
     pub certificate_file: Option<String>,
@@ -50,12 +50,12 @@ impl Tls {
     ///
     /// # Errors
     /// An invalid word, a file that cannot be read.
-    pub fn new(wishes: &Wishes) -> Result<Tls> {
-        let default_mode = match wishes.root_file.as_deref() {
+    pub fn new(request: &TlsRequest) -> Result<Tls> {
+        let default_mode = match request.root_file.as_deref() {
             Some("system") => "verify-full",
             _ => "prefer",
         };
-        let mode = wishes.mode.as_deref().unwrap_or(default_mode);
+        let mode = request.mode.as_deref().unwrap_or(default_mode);
         let attempts = match mode {
             "disable" => vec![SslMode::Disable],
             "allow" => vec![SslMode::Disable, SslMode::Require],
@@ -68,7 +68,7 @@ impl Tls {
         };
         let authorities = match mode {
             "disable" => None,
-            _ => authorities(wishes, mode)?,
+            _ => authorities(request, mode)?,
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = Verifier {
@@ -81,7 +81,7 @@ impl Tls {
             .map_err(PgError::new)?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
-        let config = match identity(wishes, mode)? {
+        let config = match identity(request, mode)? {
             None => config.with_no_client_auth(),
             Some((chain, key)) => config
                 .with_client_auth_cert(chain, key)
@@ -125,8 +125,8 @@ fn certificates(what: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>>
 }
 
 /// The trusted certificates; `None` if none are needed.
-fn authorities(wishes: &Wishes, mode: &str) -> Result<Option<Authorities>> {
-    if wishes.root_file.as_deref() == Some("system") {
+fn authorities(request: &TlsRequest, mode: &str) -> Result<Option<Authorities>> {
+    if request.root_file.as_deref() == Some("system") {
         if mode != "verify-full" {
             return Err(PgError::usage(format!("sslrootcert=system with sslmode={mode}")).remedy(
                 "sslmode=verify-full: anybody can have a certificate of those authorities",
@@ -139,7 +139,7 @@ fn authorities(wishes: &Wishes, mode: &str) -> Result<Option<Authorities>> {
         }
         return Ok(Some(Authorities::new(found.certs)));
     }
-    let file = file(wishes.root_file.as_ref(), wishes.user_folder.as_ref(), "root.crt");
+    let file = file(request.root_file.as_ref(), request.user_folder.as_ref(), "root.crt");
     match file {
         Some(file) => Ok(Some(Authorities::new(certificates("sslrootcert", &file)?))),
         None if mode.starts_with("verify") => {
@@ -153,11 +153,11 @@ fn authorities(wishes: &Wishes, mode: &str) -> Result<Option<Authorities>> {
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// This client's certificate, if it has one.
-fn identity(wishes: &Wishes, mode: &str) -> Result<Option<Identity>> {
-    let folder = wishes.user_folder.as_ref();
-    let certificate = file(wishes.certificate_file.as_ref(), folder, "postgresql.crt");
+fn identity(request: &TlsRequest, mode: &str) -> Result<Option<Identity>> {
+    let folder = request.user_folder.as_ref();
+    let certificate = file(request.certificate_file.as_ref(), folder, "postgresql.crt");
     let Some(certificate) = certificate.filter(|_| mode != "disable") else { return Ok(None) };
-    let Some(key) = file(wishes.key_file.as_ref(), folder, "postgresql.key") else {
+    let Some(key) = file(request.key_file.as_ref(), folder, "postgresql.key") else {
         let cause = format!("sslcert={} without its key", certificate.display());
         return Err(PgError::usage(cause).remedy("sslkey=FILE, or ~/.postgresql/postgresql.key"));
     };
@@ -262,7 +262,7 @@ mod tests {
 
     fn with(mode: &str, root: &str) -> Result<Tls> {
         let set = |text: &str| (!text.is_empty()).then(|| text.to_string());
-        Tls::new(&Wishes { mode: set(mode), root_file: set(root), ..Wishes::default() })
+        Tls::new(&TlsRequest { mode: set(mode), root_file: set(root), ..TlsRequest::default() })
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::operator::Input;
 use super::record::{Figure, Missing, PlainRead, Point, Predicted, Roofline};
 use crate::transfer::{
     Bench, BenchPlan, BenchRun, CacheState, Hooks, HostMemory, Operation, PathChoice, Pattern,
-    Target, judged,
+    Target, against_ceilings,
 };
 
 /// Maximum size of a plain write: more says nothing new about a drive that is not full.
@@ -161,7 +161,7 @@ impl Links {
     /// Those of a device; unmeasurable ones are unknown.
     pub fn of(device: &Arc<Device>) -> Links {
         let mut links = Links::default();
-        for measured in judged::links(std::slice::from_ref(device)).unwrap_or_default() {
+        for measured in against_ceilings::links(std::slice::from_ref(device)).unwrap_or_default() {
             match measured.measure {
                 Measure::HostToDevice { .. } => links.h2d_gb_per_s = Some(measured.value),
                 Measure::DeviceToHost { .. } => links.d2h_gb_per_s = Some(measured.value),

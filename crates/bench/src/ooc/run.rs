@@ -47,7 +47,7 @@ pub fn run(plan: &OocPlan, tell: &dyn Fn(&str)) -> Result<OocRecord, OocBenchErr
         let mut session = Session::new(plan, &*operator, &record, tell);
         let ended = session.run(&folder);
         let (measured, mut of_operator) = (session.measured, session.record);
-        of_operator.points = judged(&of_operator, &links, measured);
+        of_operator.points = against_ceilings(&of_operator, &links, measured);
         let has_points = !of_operator.points.is_empty();
         record.operators.push(of_operator);
         match ended {
@@ -70,7 +70,11 @@ fn operator_of(benchmark: Benchmark) -> Box<dyn Operator> {
     }
 }
 
-fn judged(record: &OperatorRecord, links: &Links, mut measured: Vec<Measured>) -> Vec<Point> {
+fn against_ceilings(
+    record: &OperatorRecord,
+    links: &Links,
+    mut measured: Vec<Measured>,
+) -> Vec<Point> {
     roofline::judge(&record.plain, links, &mut measured);
     measured.into_iter().map(|one| one.point).collect()
 }

@@ -21,6 +21,7 @@
 //!
 //! This module must never know: SQL, tables, formats, terminals.
 
+pub(crate) mod against_ceilings;
 pub(crate) mod cache_state;
 mod checksum;
 pub(crate) mod chunks;
@@ -30,7 +31,6 @@ mod error;
 mod gpu;
 mod host;
 pub(crate) mod input;
-pub(crate) mod judged;
 mod plain;
 mod plan;
 mod progress;

@@ -14,7 +14,7 @@ use super::record::{BenchRun, BytesMoved, CacheRecord, Latency, per_ns, share, s
 use super::stop::Early;
 use super::{
     BenchError, BenchPlan, CacheState, HostMemory, Operation, Pattern, Progress, Target,
-    cache_state, chunks, judged, verify, write,
+    against_ceilings, cache_state, chunks, verify, write,
 };
 use headrace_ceilings::{Ceilings, CeilingsError, Measurement, Place, Recorded};
 
@@ -118,7 +118,7 @@ impl Bench {
         }
         let report = std::mem::take(&mut outcome.report);
         fill_from_race(&mut run, plan, outcome, &report);
-        judged::tell_misses(&mut run);
+        against_ceilings::tell_misses(&mut run);
         self.judge(plan, Some(&report), &mut run);
         Ok(run)
     }
@@ -155,10 +155,10 @@ impl Bench {
     fn judge(&mut self, plan: &BenchPlan, report: Option<&RaceReport>, run: &mut BenchRun) {
         let gpus = self.measure_links(plan, run);
         let Some(ceilings) = &self.ceilings else { return };
-        let place: Place = judged::place(&plan.paths, gpus);
-        judged::judge(ceilings, &place, plan, report, run);
-        if let Some(measurement) = judged::measurement(&place, plan, run) {
-            judged::keep_highest(&mut self.measured, measurement);
+        let place: Place = against_ceilings::place(&plan.paths, gpus);
+        against_ceilings::judge(ceilings, &place, plan, report, run);
+        if let Some(measurement) = against_ceilings::measurement(&place, plan, run) {
+            against_ceilings::keep_highest(&mut self.measured, measurement);
         }
     }
 }
@@ -180,7 +180,7 @@ impl Bench {
             return names;
         }
         self.links_measured.push(names.clone());
-        let measured = judged::links(&devices).map_err(|error| error.to_string());
+        let measured = against_ceilings::links(&devices).map_err(|error| error.to_string());
         let recorded =
             measured.and_then(|links| ceilings.record(&links).map_err(|error| error.to_string()));
         if let Err(error) = recorded {

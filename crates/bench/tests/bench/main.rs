@@ -3,10 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod against_ceilings;
 mod faults;
 mod gpu;
 mod inputs;
-mod judged;
 mod ooc;
 mod paths;
 #[path = "../support/restricted.rs"]

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use datafusion::common::Result;
 
-use super::files::{entries, is_remote_table, is_table_like, kind_of, partition_of, table_name};
+use super::files::{entries, is_table_like, table_name};
+use super::kinds::kind_of;
+use super::partition_names::partition_of;
+use super::remote::is_remote_table;
 use super::remote::{self, Tree};
 
 /// A table found in a folder.

@@ -5,114 +5,28 @@
 //! list and examine in each query, 62 to 74 us for a race to open, map, read and check.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::Result;
 use headrace_io::{FileIdentity, ReadAt, SourceFile};
 
+use super::kinds::{Packing, TableKind, extension, kind_of};
+use super::options::ReadOptions;
+use super::partition_names::{partition_of, unescaped};
 use super::pipe;
+use super::refusal::refused;
 use super::remote::{self, RemoteFile};
-
-use super::call::{Match, ReadOptions};
 
 /// Folders within folders that partitions may be; a loop of symbolic links ends here.
 pub const PARTITION_DEPTH_MAX: usize = 16;
 
-/// What stands for NULL in the name of a folder.
-pub(crate) const NULL_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
-
 /// Files named in an error, of each kind.
 const NAMED_MAX: usize = 3;
 
-/// How a table's files are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TableKind {
-    /// Arrow IPC files, streamed by pipelines; IPC streams, which are not.
-    Arrow,
-    /// Parquet, through DataFusion.
-    Parquet,
-    /// Separated values with a header.
-    Csv,
-    /// JSON objects, one after the other or in one array.
-    Json,
-}
-
-impl fmt::Display for TableKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TableKind::Arrow => "Arrow",
-            TableKind::Parquet => "Parquet",
-            TableKind::Csv => "CSV",
-            TableKind::Json => "JSON",
-        })
-    }
-}
-
-/// How a file's bytes are packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packing {
-    /// Not at all.
-    Plain,
-    /// gzip, `.gz`.
-    Gzip,
-    /// Zstandard, `.zst`.
-    Zstd,
-}
-
-/// What a name says of a file; `None`: it is no file of a table.
-pub fn kind_of(path: &Path) -> Option<(TableKind, Packing)> {
-    let packing = packing_of(path);
-    let inner = match packing {
-        Packing::Plain => path.to_path_buf(),
-        _ => path.with_extension(""),
-    };
-    let kind = match extension(&inner).as_str() {
-        "csv" | "tsv" => TableKind::Csv,
-        "json" | "jsonl" | "ndjson" => TableKind::Json,
-        "arrow" | "arrows" | "feather" | "ipc" if packing == Packing::Plain => TableKind::Arrow,
-        "parquet" if packing == Packing::Plain => TableKind::Parquet,
-        _ => return None,
-    };
-    Some((kind, packing))
-}
-
-/// How a file is packed, by its name.
-pub fn packing_of(path: &Path) -> Packing {
-    match extension(path).as_str() {
-        "gz" => Packing::Gzip,
-        "zst" | "zstd" => Packing::Zstd,
-        _ => Packing::Plain,
-    }
-}
-
-impl Packing {
-    /// As an option says it.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Some(match word.to_ascii_lowercase().as_str() {
-            "none" | "uncompressed" => Self::Plain,
-            "gz" | "gzip" => Self::Gzip,
-            "zst" | "zstd" => Self::Zstd,
-            _ => return None,
-        })
-    }
-
-    /// What an option says.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Plain => "none",
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-        }
-    }
-}
-
-/// A file's extension in lower case, without that of its packing.
-pub fn extension(path: &Path) -> String {
-    path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
-}
+/// A file, with what the folders say that a pattern left open.
+pub type Match = (PathBuf, Vec<(String, String)>);
 
 /// The name of a table of this file or folder.
 pub fn table_name(path: &Path) -> String {
@@ -350,132 +264,7 @@ pub fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Key and value of a folder named `key=value`.
-pub fn partition_of(folder: &Path) -> Option<(String, String)> {
-    let (key, value) = folder.file_name()?.to_str()?.split_once('=')?;
-    (!key.is_empty()).then(|| (plain(key), value.to_string()))
-}
-
-/// The name of the folder of rows whose column `key` has a value; `None` is NULL. What [`partition_of`] and the
-/// reader of its values make of it is the same again.
-pub fn partition_name(key: &str, value: Option<&str>) -> String {
-    let value = match value {
-        None => NULL_VALUE.to_string(),
-        // A text that looks like none.
-        Some(NULL_VALUE) => format!("%5F{}", &NULL_VALUE[1..]),
-        Some(value) => escaped(value),
-    };
-    let key = match key.strip_prefix('.') {
-        Some(rest) => format!("%2E{}", escaped(rest)),
-        None => escaped(key),
-    };
-    format!("{key}={value}")
-}
-
-/// A text in which `%41` stands for `A`, as Hive writes it.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            letter if letter.is_ascii_control() || "\"#%'*/:=?\\{}[]^<>|".contains(letter) => {
-                escaped.push_str(&format!("%{:02X}", letter as u32));
-            }
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
-}
-
 /// Whether it is a table at all: settings and manifests are JSON, too, but spread over lines.
 pub fn is_table_like(path: &Path, metadata: &Metadata) -> bool {
-    is_table(path, || !metadata.is_file() || super::records::is_json_table(path))
-}
-
-/// The same of a file wherever it lies, whose beginning `is_list` looks at.
-fn is_table(path: &Path, is_list: impl FnOnce() -> bool) -> bool {
-    extension(path) != "json" || is_list()
-}
-
-/// Whether a `.json` object is a table.
-pub fn is_remote_table(entry: &remote::Entry) -> bool {
-    is_table(&entry.path, || {
-        super::records::is_json_list(
-            &entry.path,
-            super::bytes::FileBytes::whole(entry.file.source()),
-        )
-    })
-}
-
-/// The value that a folder's name stands for, as Hive and Spark write them.
-fn unescaped(value: &str) -> Option<String> {
-    if value == NULL_VALUE {
-        return None;
-    }
-    Some(plain(value))
-}
-
-/// A text in which `%41` stands for `A`.
-fn plain(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        let code = code.filter(|code| !code.starts_with('+'));
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                plain.push(byte);
-                at += 3;
-            }
-            None => {
-                plain.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
-}
-
-/// An error with its place and what helps.
-pub fn refused(
-    path: &Path,
-    cause: impl fmt::Display,
-    remedy: impl fmt::Display,
-) -> DataFusionError {
-    let cause = cause.to_string();
-    let place = pipe::shown(path).display().to_string();
-    // Those of the lower crates name the file themselves.
-    let text = if cause.contains(&place) { cause } else { format!("{place}: {cause}") };
-    let hint = if text.contains("\nhint: ") { String::new() } else { format!("\nhint: {remedy}") };
-    DataFusionError::Execution(text + &hint)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_says_how_its_file_is_compressed() {
-        assert_eq!(packing_of(Path::new("a/b.csv.GZ")), Packing::Gzip);
-        assert_eq!(packing_of(Path::new("b.json.zst")), Packing::Zstd);
-        assert_eq!(packing_of(Path::new("b.csv")), Packing::Plain);
-        assert_eq!(packing_of(Path::new("é")), Packing::Plain);
-    }
-
-    #[test]
-    fn names_of_folders_are_read_as_they_were_meant() {
-        let texts = ["", "a", "a/b=c %", "..", "%41", "Ω\n\u{1}\"", NULL_VALUE, "%5F", "a=b"];
-        for key in texts.iter().filter(|key| !key.is_empty()) {
-            for value in texts.iter().copied().map(Some).chain([None]) {
-                let name = partition_name(key, value);
-                assert!(!name.contains('/') && !name.starts_with('.'), "{name}");
-                let (read_key, read) = partition_of(Path::new(&name)).unwrap_or_default();
-                assert_eq!(
-                    (read_key.as_str(), unescaped(&read).as_deref()),
-                    (*key, value),
-                    "{name}"
-                );
-            }
-        }
-    }
+    extension(path) != "json" || !metadata.is_file() || super::records::is_json_table(path)
 }

@@ -15,8 +15,8 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json;
 
 use super::cells::{self, Written};
-use super::layout::plain_text;
 use super::records::Block;
+use super::sample::{REPAIR, plain_text};
 use super::separated::{misfit_remedy, shown};
 use super::shapes::{Scanner, text_hint};
 use crate::sql::type_name;
@@ -125,7 +125,7 @@ impl Reading<'_> {
             });
             taken.map_err(|cause| Fault {
                 cause: format!("{}: {cause}", place(block, Some(rows - 1))),
-                remedy: super::layout::REPAIR.into(),
+                remedy: REPAIR.into(),
             })?;
         }
         let finished = columns.into_iter().map(|(name, mut values)| {
@@ -163,7 +163,7 @@ fn broken(error: &ArrowError, block: &Block) -> Fault {
         text.split_once("whilst decoding field '").and_then(|(_, rest)| rest.split_once('\''));
     let remedy = match field {
         Some((field, _)) => text_hint(field),
-        None => super::layout::REPAIR.to_string(),
+        None => REPAIR.to_string(),
     };
     Fault { cause: format!("{}: {text}", place(block, None)), remedy }
 }

@@ -4,25 +4,21 @@ use std::fmt;
 use std::io::BufRead;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{DataFusionError, Result};
 use headrace_io::SourceFile;
 use memchr::memchr_iter;
 
 use super::bytes::{FileBytes, skip_lines, unpacked};
-use super::call::ReadOptions;
 use super::encoding::Encoding;
-use super::files::{DataFile, Packing, TableKind, packing_of, refused};
+use super::files::DataFile;
+use super::kinds::{Packing, TableKind, packing_of};
+use super::options::ReadOptions;
 use super::records::{Blocks, Records};
+use super::refusal::refused;
+use super::sample::{REPAIR, schema_of};
 use super::separated::{Column, Separated};
 use super::{shapes, sniff, stream};
-
-/// Records at most that types are told from.
-pub const SAMPLE_RECORDS_MAX: usize = 20_480;
-
-/// What helps against a file that cannot be read.
-pub const REPAIR: &str = "mend the file or move it out of its table's folder";
 
 /// What is known of a file before its rows are read.
 #[derive(Clone, Debug)]
@@ -138,17 +134,4 @@ pub fn inspect(
         }
     };
     Ok((input, schema))
-}
-
-/// The columns that somebody named.
-pub fn schema_of(columns: &[(String, DataType)]) -> Schema {
-    let field = |(name, data_type): &(String, DataType)| Field::new(name, data_type.clone(), true);
-    Schema::new(columns.iter().map(field).collect::<Vec<_>>())
-}
-
-/// What an error says, without the name of its class.
-pub fn plain_text(error: &ArrowError) -> String {
-    let text = error.to_string();
-    let class = text.split_once(": ").filter(|(class, _)| class.ends_with("error"));
-    class.map_or(text.as_str(), |(_, text)| text).to_string()
 }

@@ -20,19 +20,25 @@ mod encoding;
 mod files;
 mod folders;
 mod json;
+mod kinds;
 mod layout;
+mod options;
 mod parquet;
 mod parquet_held;
+mod parquet_input;
 mod parquet_metadata;
 mod parquet_parts;
+mod partition_names;
 mod pipe;
 mod planned;
 mod records;
+mod refusal;
 #[cfg(feature = "remote")]
 pub(crate) mod remote;
 #[cfg(not(feature = "remote"))]
 #[path = "remote_absent.rs"]
 pub(crate) mod remote;
+mod sample;
 mod separated;
 mod shapes;
 mod sniff;
@@ -43,16 +49,18 @@ mod text;
 mod text_room;
 mod union;
 
-pub(crate) use call::{Call, ReadOptions, is_pattern};
+pub(crate) use call::{Call, is_pattern};
 pub use directory::{Found, FoundTable, find_tables};
 pub(crate) use encoding::Encoding;
-pub(crate) use files::{
-    NULL_VALUE, PARTITION_DEPTH_MAX, Packing, kind_of, packing_of, partition_name, partition_of,
-    refused,
-};
-pub use files::{TableKind, table_name};
+pub(crate) use files::PARTITION_DEPTH_MAX;
+pub use files::table_name;
+pub use kinds::TableKind;
+pub(crate) use kinds::{Packing, kind_of, packing_of};
 pub(crate) use layout::TextInput;
+pub(crate) use options::ReadOptions;
+pub(crate) use partition_names::{NULL_VALUE, partition_name, partition_of};
 pub(crate) use planned::PlannedTable;
+pub(crate) use refusal::refused;
 pub use remote::shown_text;
 // How texts are cut, for those who feed it with broken ones.
 #[doc(hidden)]

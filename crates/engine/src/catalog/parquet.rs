@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::io::{BufReader, Read};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -11,12 +10,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::Schema;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::config::{ConfigOptions, TableParquetOptions};
-use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, Result, Statistics};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{
     FileOpener, FileScanConfig, FileSource, ParquetFileMetrics, ParquetFileReaderFactory,
@@ -28,39 +26,28 @@ use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
 use datafusion::parquet::arrow::async_reader::AsyncFileReader;
 use datafusion::parquet::errors::{ParquetError, Result as ParquetResult};
 use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
-use datafusion::parquet::file::reader::{ChunkReader, Length};
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalSortExpr};
 use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, PhysicalExpr, SortOrderPushdownResult};
 use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselizer};
-use datafusion_datasource_parquet::metadata::DFParquetMetadata;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use headrace_io::{MemoryBudget, ReadAt, SourceFile};
+use headrace_io::{MemoryBudget, ReadAt};
 use tokio::task::spawn_blocking;
 
-use super::files::{DataFile, refused};
+use super::files::DataFile;
 use super::parquet_held::{Room, held, no_room};
+use super::parquet_input::{FileChunks, ParquetInput, read};
 use super::parquet_metadata::{INT96_UNIT, believed};
 use super::parquet_parts::{ByParts, Parts};
 use super::pipe::shown;
-use super::remote::RemoteFile;
+use super::refusal::refused;
 
 const REPAIR: &str =
     "it is damaged or not whole: write it again, or move it out of its table's folder";
-
-/// A file and its metadata.
-#[derive(Clone, Debug)]
-pub struct ParquetInput {
-    /// The file.
-    pub(super) source: Arc<SourceFile>,
-    remote: Option<RemoteFile>,
-    /// What its reader is to know of it.
-    pub(super) metadata: Arc<ParquetMetaData>,
-}
 
 /// Reads a file's metadata.
 ///
@@ -80,25 +67,6 @@ pub fn inspect(file: &DataFile) -> Result<(ParquetInput, Schema)> {
 }
 
 const PANICKED: &str = "the reader of Parquet files panicked";
-
-impl ParquetInput {
-    /// Rows and, where the columns' types are the table's, what the file claims of its values.
-    pub fn statistics(&self, own: &Schema, table: &SchemaRef) -> Result<Statistics> {
-        let is_same = |field: &datafusion::arrow::datatypes::FieldRef| {
-            let known = own.field_with_name(field.name());
-            known.is_ok_and(|known| known.data_type() == field.data_type())
-        };
-        let mut statistics = match table.fields().iter().all(is_same) {
-            true => DFParquetMetadata::statistics_from_parquet_metadata(&self.metadata, table)?,
-            false => Statistics::new_unknown(table),
-        };
-        // What is exact the planner takes for values, and answers counts, minima and maxima from it.
-        statistics = statistics.to_inexact();
-        let rows = self.metadata.row_groups().iter().map(|group| group.num_rows()).sum::<i64>();
-        statistics.num_rows = usize::try_from(rows).map_or(Precision::Absent, Precision::Exact);
-        Ok(statistics)
-    }
-}
 
 /// What a scan reads all files of a table with, within a memory limit if there is one.
 pub fn source(
@@ -122,44 +90,6 @@ fn parquet_text(error: &ParquetError) -> String {
         .split_once(": ")
         .filter(|(class, _)| !class.contains(' ') || *class == "Parquet error");
     class.map_or(text.as_str(), |(_, text)| text).to_string()
-}
-
-fn read(source: &SourceFile, range: &Range<u64>) -> ParquetResult<Bytes> {
-    // Checked before memory is taken: the file says how much, and may lie.
-    if range.start > range.end || range.end > source.size_bytes() {
-        return Err(ParquetError::EOF(format!(
-            "bytes {} to {} of a file of {}",
-            range.start,
-            range.end,
-            source.size_bytes()
-        )));
-    }
-    let mut bytes = vec![0; (range.end - range.start) as usize];
-    source
-        .read_exact_at(range.start, &mut bytes)
-        .map_err(|e| ParquetError::External(Box::new(e)))?;
-    Ok(bytes.into())
-}
-
-/// The bytes of a file, for what reads its metadata.
-pub(super) struct FileChunks(pub Arc<SourceFile>);
-
-impl Length for FileChunks {
-    fn len(&self) -> u64 {
-        self.0.size_bytes()
-    }
-}
-
-impl ChunkReader for FileChunks {
-    type T = Box<dyn Read>;
-
-    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
-        Ok(Box::new(BufReader::new(super::bytes::FileBytes::at(Arc::clone(&self.0), start))))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
-        read(&self.0, &(start..start.saturating_add(length as u64)))
-    }
 }
 
 #[derive(Debug)]

@@ -29,7 +29,7 @@ use datafusion_datasource::morsel::{MorselPlan, MorselPlanner, Morselizer};
 use datafusion_datasource_parquet::ParquetAccessPlan;
 use headrace_io::SourceFile;
 
-use super::parquet::{FileChunks, ParquetInput};
+use super::parquet_input::{FileChunks, ParquetInput};
 use crate::error::blocking;
 
 /// A part takes at most one in so many of a memory limit, as long as it has two pages of each column.

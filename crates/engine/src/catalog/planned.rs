@@ -19,8 +19,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_datasource::compute_all_files_statistics;
 use headrace_io::{ReadAt, try_map};
 
-use super::files::{Files, TableKind, refused};
+use super::files::Files;
 use super::folders::Folders;
+use super::kinds::TableKind;
+use super::parquet_input::ParquetInput;
+use super::refusal::refused;
 use super::remote::shown_path;
 use super::union::unite;
 use super::{layout, parquet, text};
@@ -43,7 +46,7 @@ pub struct PlannedTable {
 }
 
 enum Input {
-    Parquet(parquet::ParquetInput),
+    Parquet(ParquetInput),
     Text(layout::TextInput),
 }
 

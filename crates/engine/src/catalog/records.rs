@@ -9,7 +9,7 @@ use std::path::Path;
 use memchr::{memchr, memchr_iter, memchr2, memchr3, memrchr};
 
 use super::bytes::{BYTE_ORDER_MARK, unpacked};
-use super::files::packing_of;
+use super::kinds::packing_of;
 
 /// What helps against quotes that mean nothing.
 const QUOTE_HINT: &str = "\nhint: close it, or read quotes as letters: read_csv('..', quote => '')";

@@ -11,8 +11,8 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use memchr::memchr_iter;
 
 use super::cells::{self, Written};
-use super::layout::SAMPLE_RECORDS_MAX;
 use super::records::{Block, Separators};
+use super::sample::{REPAIR, SAMPLE_RECORDS_MAX, plain_text};
 use crate::sql::type_name;
 
 /// Letters of a value that an error shows.
@@ -82,7 +82,7 @@ pub struct Fault {
 impl Fault {
     fn of(error: &csv::Error) -> Self {
         let offset = error.position().map_or(0, csv::Position::byte);
-        Self { offset, cause: error.to_string(), remedy: super::layout::REPAIR.into() }
+        Self { offset, cause: error.to_string(), remedy: REPAIR.into() }
     }
 
     /// The cause, with its line in the file.
@@ -167,7 +167,7 @@ impl Reading<'_> {
             let parsed = cells::parse(&texts, data_type, written);
             let (array, wrong) = parsed.map_err(|e| Fault {
                 offset: portion.offsets[0],
-                cause: super::layout::plain_text(&e),
+                cause: plain_text(&e),
                 remedy: "name another type".into(),
             })?;
             if let Some(row) = wrong.first()
@@ -186,8 +186,8 @@ impl Reading<'_> {
         portion.offsets.clear();
         let batch = self.arranged(&arrays, rows).map_err(|e| Fault {
             offset: 0,
-            cause: super::layout::plain_text(&e),
-            remedy: super::layout::REPAIR.into(),
+            cause: plain_text(&e),
+            remedy: REPAIR.into(),
         })?;
         let left_out = misfits.iter().filter(|misfit| **misfit).count() as u64;
         if left_out == 0 {
@@ -197,8 +197,8 @@ impl Reading<'_> {
         let kept: BooleanArray = misfits.iter().map(|misfit| Some(!misfit)).collect();
         filter_record_batch(&batch, &kept).map_err(|e| Fault {
             offset: 0,
-            cause: super::layout::plain_text(&e),
-            remedy: super::layout::REPAIR.into(),
+            cause: plain_text(&e),
+            remedy: REPAIR.into(),
         })
     }
 
@@ -278,7 +278,7 @@ impl Portion {
                     let text = std::str::from_utf8(value).map_err(|e| Fault {
                         offset,
                         cause: e.to_string(),
-                        remedy: super::layout::REPAIR.into(),
+                        remedy: REPAIR.into(),
                     })?;
                     builder.append_value(text);
                 }

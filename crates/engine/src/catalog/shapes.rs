@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 
-use super::layout::SAMPLE_RECORDS_MAX;
+use super::sample::SAMPLE_RECORDS_MAX;
 use super::separated::shown;
 
 /// Objects and lists within each other.

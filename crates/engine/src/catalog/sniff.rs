@@ -13,11 +13,11 @@ use csv::ByteRecord;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use memchr::memchr_iter;
 
-use super::call::ReadOptions;
 use super::cells::{self, Written};
-use super::files::extension;
-use super::layout::SAMPLE_RECORDS_MAX;
+use super::kinds::extension;
+use super::options::ReadOptions;
 use super::records::Separators;
+use super::sample::{SAMPLE_RECORDS_MAX, schema_of};
 use super::separated::{Column, Separated};
 
 /// What stands between values, the likeliest first.
@@ -88,7 +88,7 @@ pub fn sniff(sample: &[u8], format: Separated, options: &ReadOptions) -> Result<
         return match options.columns.as_slice() {
             [] => Err("it is empty: the first line must name the columns".into()),
             columns => {
-                let schema = super::layout::schema_of(columns);
+                let schema = schema_of(columns);
                 let columns = columns.iter().map(|(name, data_type)| Column {
                     name: name.clone(),
                     written: options.formats.of_given(data_type),

@@ -11,8 +11,10 @@ use datafusion::datasource::TableType;
 use headrace_format::arrow::begins_stream;
 use parking_lot::{Mutex, RwLock};
 
-use super::files::{Files, TableKind, kind_of, refused, table_name};
+use super::files::{Files, table_name};
+use super::kinds::{TableKind, kind_of};
 use super::planned::PlannedTable;
+use super::refusal::refused;
 use super::remote::{is_address, shown_path, shown_text};
 use super::{Call, FoundTable, HeadraceTable, TableEntry};
 use crate::error::blocking;

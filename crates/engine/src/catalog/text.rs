@@ -32,9 +32,11 @@ use headrace_io::MemoryBudget;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::spawn_blocking;
 
-use super::files::{TableKind, refused};
-use super::layout::{Layout, REPAIR, TextInput, plain_text};
+use super::kinds::TableKind;
+use super::layout::{Layout, TextInput};
 use super::records::{Block, Blocks, Records};
+use super::refusal::refused;
+use super::sample::{REPAIR, plain_text};
 use super::separated::Column;
 use super::text_room::{Room, Roomed};
 use super::{json, separated};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::common::Result;
 
-use super::files::{TableKind, refused};
+use super::kinds::TableKind;
+use super::refusal::refused;
 
 /// The columns of all files, by name, in the order in which they appear. A column that a file does not have
 /// is NULL there. Types may differ as far as the values of both fit one type.

@@ -9,7 +9,7 @@ use datafusion::physical_optimizer::optimizer::ConfigOnlyContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 
-use crate::rule_guards::physical_rules;
+use crate::planner_rules::physical_rules;
 
 /// Applies the rules that the fragment missed when it was replaced, and makes it one partition.
 pub fn finish_plan(

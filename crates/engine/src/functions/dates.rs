@@ -1,12 +1,13 @@
 //! Functions of dates and timestamps.
 
-use chrono::{DateTime, Datelike, Months, NaiveDate, NaiveDateTime, TimeDelta};
+use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, TimeDelta};
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{Result, exec_err};
 
+use super::formats::{self, moment, moment_of};
+use super::patterns;
 use super::rows::Kind::{Bool, Date, Float, Int, Interval, Moment, Text};
 use super::rows::{Definition, Row, Value, int, strict, text};
-use super::{formats, patterns};
 
 /// The functions.
 pub const FUNCTIONS: &[Definition] = &[
@@ -47,18 +48,6 @@ pub static BIN: Definition =
     strict("date_bin", &[&[Interval, Moment], &[Interval, Moment, Moment]], Moment, |row| {
         bucket_from(row, Some(0))
     });
-
-/// A timestamp of a row's argument.
-pub fn moment(row: &Row, nth: usize) -> Result<NaiveDateTime> {
-    moment_of(row.moment(nth))
-}
-
-fn moment_of(us: i64) -> Result<NaiveDateTime> {
-    let moment = DateTime::from_timestamp_micros(us);
-    moment
-        .map(|moment| moment.naive_utc())
-        .ok_or_else(|| exec_datafusion_err!("a timestamp beyond the calendar"))
-}
 
 fn micros(moment: NaiveDateTime) -> Option<Value> {
     Some(Value::Moment(moment.and_utc().timestamp_micros()))

@@ -3,8 +3,10 @@
 use std::fmt::Write;
 
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
-use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
+
+use super::rows::Row;
 
 /// A format as chrono has it, where a letter means otherwise to it.
 fn letters(format: &str) -> String {
@@ -65,4 +67,17 @@ pub fn read(text: &str, format: &str) -> Result<NaiveDateTime> {
         }
     };
     Ok(date.and_time(time))
+}
+
+/// A timestamp of a row's argument.
+pub fn moment(row: &Row, nth: usize) -> Result<NaiveDateTime> {
+    moment_of(row.moment(nth))
+}
+
+/// A timestamp of microseconds.
+pub fn moment_of(us: i64) -> Result<NaiveDateTime> {
+    let moment = DateTime::from_timestamp_micros(us);
+    moment
+        .map(|moment| moment.naive_utc())
+        .ok_or_else(|| exec_datafusion_err!("a timestamp beyond the calendar"))
 }

@@ -3,13 +3,12 @@
 //!
 //! - [`bounded`], [`sizes`]: results that would be huge are refused before they are made.
 //! - [`approximate`]: arguments of approximate aggregates have bounds, too.
-//! - [`calls`], [`spellings`], [`lambdas`], [`arrows`], [`ordered_texts`], [`replacements`]: calls that are other words for an expression, in the parsed statement.
+//! - [`calls`], by [`templates`], [`spellings`], [`lambdas`], [`replacements`]: calls that are other words for an expression, in the parsed statement.
 //! - [`rows`]: functions of rows; [`dates`], [`texts`], [`regexes`], [`numbers`], [`json`] are tables of them.
 //! - [`formats`], [`patterns`], [`numerals`], [`printf`]: what moments, numbers and texts look like.
 //! - [`choices`]: texts beside moments.
-//! - [`far`]: functions of moments that nanoseconds do not reach.
 //! - [`operators`]: intervals times numbers, and parts of JSON.
-//! - [`counts`], [`products`], [`sliding`], [`nested`]: aggregates; [`series`]: tables.
+//! - [`counts`], [`products`]: aggregates; [`series`]: tables.
 //! - [`folds`], [`maps`]: lists as one value, and as maps.
 //! - [`about`]: what a session and its values are.
 //! - [`table`]: what the docs say of them, with examples that tests run.
@@ -19,23 +18,19 @@
 
 mod about;
 mod approximate;
-mod arrows;
 mod bounded;
 mod calls;
 mod choices;
 mod counts;
-mod dates;
-mod far;
+pub(crate) mod dates;
 mod folds;
 mod formats;
 mod json;
 mod lambdas;
 mod maps;
-pub(crate) mod nested;
 mod numbers;
 mod numerals;
 mod operators;
-mod ordered_texts;
 mod patterns;
 mod printf;
 mod products;
@@ -45,12 +40,11 @@ mod replacements;
 mod rows;
 mod series;
 mod sizes;
-mod sliding;
 mod spellings;
 mod table;
+pub(crate) mod templates;
 mod texts;
 mod types;
-mod viewed;
 
 use std::sync::Arc;
 
@@ -60,14 +54,15 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 use headrace_io::MemoryBudget;
 
+use crate::fixes::{array_agg_views, far_moments, sliding_variances};
 use bounded::Bounded;
-pub(crate) use calls::fill;
 pub use calls::spell_out;
 pub use table::{Entry, page, sections};
+pub(crate) use templates::fill;
 
 /// The planner's own function, which another stands before.
 pub fn own(function: &ScalarUDF) -> &ScalarUDF {
-    choices::inner(far::inner(Bounded::of(function)))
+    choices::inner(far_moments::inner(Bounded::of(function)))
 }
 
 /// Registers all of them in place of the planner's own.
@@ -89,13 +84,14 @@ pub fn register(context: &SessionContext, budget: &Arc<MemoryBudget>) -> Result<
     for function in about::functions() {
         context.register_udf(function);
     }
-    for function in counts::functions().chain([products::function(), viewed::array_agg()]) {
+    for function in counts::functions().chain([products::function(), array_agg_views::array_agg()])
+    {
         context.register_udaf(function);
     }
     context.register_udf(maps::function());
     context.register_higher_order_function(Arc::new(folds::function()));
-    for (name, is_sample, is_root) in sliding::NAMES {
-        context.register_udaf(sliding::exact(context.udaf(name)?, is_sample, is_root));
+    for (name, is_sample, is_root) in sliding_variances::NAMES {
+        context.register_udaf(sliding_variances::exact(context.udaf(name)?, is_sample, is_root));
     }
     for (name, has_end) in series::NAMES {
         let known = context.state_ref().read().table_functions().get(name).cloned();
@@ -105,8 +101,8 @@ pub fn register(context: &SessionContext, budget: &Arc<MemoryBudget>) -> Result<
             context.register_udtf(name, Arc::new(of_moments));
         }
     }
-    for name in far::NAMES {
-        context.register_udf(far::beyond_ns(context.udf(name)?));
+    for name in far_moments::NAMES {
+        context.register_udf(far_moments::beyond_ns(context.udf(name)?));
     }
     context.state_ref().write().register_expr_planner(Arc::new(operators::Operators))?;
     context.register_udf(choices::beside_texts(context.udf(choices::NAME)?));

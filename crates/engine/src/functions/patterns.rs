@@ -3,8 +3,7 @@
 use chrono::{Datelike, NaiveDateTime, Timelike};
 use datafusion::common::Result;
 
-use super::dates::moment;
-use super::formats;
+use super::formats::{self, moment};
 use super::rows::{Row, Value, text};
 
 /// A moment or a number in a pattern; one with percent signs is a format.

@@ -1,5 +1,6 @@
 //! What functions of DuckDB, PostgreSQL and ClickHouse are in the planner's words.
 
+use super::templates::expanded;
 use datafusion::sql::sqlparser::ast::{Expr, Value};
 
 /// A call, and the expression that it is; `$1` is its first argument.
@@ -241,7 +242,7 @@ pub fn of_list(name: &str, arguments: &[Expr]) -> Option<Expr> {
                 return call("array_to_string", &[list.clone(), rest[0].clone()]);
             }
             let (_, template) = OF_LISTS.iter().find(|(name, _)| name == aggregate)?;
-            super::calls::expanded(template, std::slice::from_ref(list)).ok()
+            expanded(template, std::slice::from_ref(list)).ok()
         }
         _ => None,
     }
@@ -250,7 +251,7 @@ pub fn of_list(name: &str, arguments: &[Expr]) -> Option<Expr> {
 /// A call of a function with arguments.
 fn call(name: &str, arguments: &[Expr]) -> Option<Expr> {
     let places: Vec<_> = (1..=arguments.len()).map(|nth| format!("${nth}")).collect();
-    super::calls::expanded(&format!("{name}({})", places.join(", ")), arguments).ok()
+    expanded(&format!("{name}({})", places.join(", ")), arguments).ok()
 }
 
 /// `multiIf(c, x, d, y, z)`.
@@ -263,5 +264,5 @@ fn cases(arguments: &[Expr]) -> Option<Expr> {
         text += &format!(" when ${nth} then ${}", nth + 1);
     }
     text += &format!(" else ${} end", arguments.len());
-    super::calls::expanded(&text, arguments).ok()
+    expanded(&text, arguments).ok()
 }

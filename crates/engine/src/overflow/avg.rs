@@ -25,7 +25,8 @@ use datafusion::logical_expr::{
 };
 use headrace_columns::mean::mean_f64;
 
-use super::sum::{STATE_PRECISION, for_each_value};
+use super::shape::for_each_value;
+use super::sum::STATE_PRECISION;
 use super::sum_distinct;
 
 /// The aggregate function; other types than integers are DataFusion's business.

@@ -14,6 +14,7 @@ pub mod avg;
 pub mod sum;
 
 mod analyzer;
+mod shape;
 mod sum_distinct;
 
 pub use analyzer::CheckedArithmeticRule;

@@ -8,13 +8,10 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Builder, Decimal256Array,
-    Decimal256Builder, Int64Builder, UInt64Builder,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal256Array, Decimal256Builder,
 };
-use datafusion::arrow::datatypes::{
-    DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Int64Type, UInt64Type, i256,
-};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
+use datafusion::arrow::datatypes::{DataType, Decimal256Type, Field, FieldRef, i256};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
@@ -23,7 +20,7 @@ use datafusion::logical_expr::{
     SetMonotonicity, Signature,
 };
 
-use super::arith::overflow_message;
+use super::shape::{Shape, checked_scale, for_each_value, result_array};
 use super::sum_distinct::{self, DistinctSum};
 
 /// Digits of the totals between aggregation phases.
@@ -38,43 +35,6 @@ pub struct CheckedSum {
 /// `sum` as the session registers it.
 pub fn checked_sum() -> AggregateUDF {
     AggregateUDF::from(CheckedSum::default())
-}
-
-/// What is summed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shape {
-    argument: DataType,
-    result: DataType,
-    scale: i8,
-    name: String,
-}
-
-impl Shape {
-    /// `None` for types whose sum cannot overflow.
-    fn of(args: &AccumulatorArgs) -> Option<Self> {
-        let result = args.return_field.data_type().clone();
-        let argument = args.expr_fields.first()?.data_type().clone();
-        let scale = checked_scale(&result)?;
-        Some(Self { argument, result, scale, name: args.name.to_string() })
-    }
-
-    /// Type of the values.
-    pub fn argument(&self) -> &DataType {
-        &self.argument
-    }
-
-    fn overflow<T>(&self) -> Result<T> {
-        exec_err!("{}", overflow_message(&self.name, &self.result.to_string()))
-    }
-}
-
-/// Scale of the exact state of a sum with this result; `None` if it is left to DataFusion.
-fn checked_scale(result: &DataType) -> Option<i8> {
-    match result {
-        DataType::Int64 | DataType::UInt64 => Some(0),
-        DataType::Decimal128(_, scale) => Some(*scale),
-        _ => None,
-    }
 }
 
 /// Exact totals by group.
@@ -151,73 +111,10 @@ impl Totals {
     }
 }
 
-/// Calls `f(row, value)` for every value that is not NULL.
-pub fn for_each_value(array: &ArrayRef, f: impl FnMut(usize, i128)) -> Result<()> {
-    fn run<T: ArrowPrimitiveType>(
-        array: &ArrayRef,
-        to_i128: impl Fn(T::Native) -> i128,
-        mut f: impl FnMut(usize, i128),
-    ) {
-        let array = array.as_primitive::<T>();
-        match array.nulls().filter(|nulls| nulls.null_count() > 0) {
-            None => {
-                array.values().iter().enumerate().for_each(|(row, value)| f(row, to_i128(*value)));
-            }
-            Some(nulls) => {
-                nulls.valid_indices().for_each(|row| f(row, to_i128(array.value(row))));
-            }
-        }
-    }
-    match array.data_type() {
-        DataType::Int64 => run::<Int64Type>(array, i128::from, f),
-        DataType::UInt64 => run::<UInt64Type>(array, i128::from, f),
-        DataType::Decimal128(..) => run::<Decimal128Type>(array, |v| v, f),
-        other => return internal_err!("checked sum of {other}"),
-    }
-    Ok(())
-}
-
 fn state_array(totals: &[Option<i256>], scale: i8) -> Result<Decimal256Array> {
     let mut builder = Decimal256Builder::with_capacity(totals.len());
     totals.iter().for_each(|total| builder.append_option(*total));
     Ok(builder.finish().with_precision_and_scale(STATE_PRECISION, scale)?)
-}
-
-/// Totals in the type of the result.
-///
-/// # Errors
-/// A total that does not fit.
-pub fn result_array(totals: &[Option<i256>], shape: &Shape) -> Result<ArrayRef> {
-    macro_rules! integers {
-        ($builder:ident, $native:ty) => {{
-            let mut builder = $builder::with_capacity(totals.len());
-            for total in totals {
-                match total.map(|t| t.to_i128().and_then(|t| <$native>::try_from(t).ok())) {
-                    None => builder.append_null(),
-                    Some(Some(value)) => builder.append_value(value),
-                    Some(None) => return shape.overflow(),
-                }
-            }
-            Ok(Arc::new(builder.finish()))
-        }};
-    }
-    match &shape.result {
-        DataType::Int64 => integers!(Int64Builder, i64),
-        DataType::UInt64 => integers!(UInt64Builder, u64),
-        DataType::Decimal128(precision, scale) => {
-            let limit = 10_i128.pow(u32::from(*precision));
-            let mut builder = Decimal128Builder::with_capacity(totals.len());
-            for total in totals {
-                match total.map(|t| t.to_i128().filter(|t| *t > -limit && *t < limit)) {
-                    None => builder.append_null(),
-                    Some(Some(value)) => builder.append_value(value),
-                    Some(None) => return shape.overflow(),
-                }
-            }
-            Ok(Arc::new(builder.finish().with_precision_and_scale(*precision, *scale)?))
-        }
-        other => internal_err!("checked sum as {other}"),
-    }
 }
 
 impl AggregateUDFImpl for CheckedSum {

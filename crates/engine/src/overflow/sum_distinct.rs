@@ -11,7 +11,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Accumulator;
 use datafusion::logical_expr::utils::format_state_name;
 
-use super::sum::{Shape, for_each_value, result_array};
+use super::shape::{Shape, for_each_value, result_array};
 
 /// The fields of the state.
 pub fn state_fields(name: &str, argument: &FieldRef) -> Vec<FieldRef> {

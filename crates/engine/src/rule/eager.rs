@@ -22,7 +22,7 @@ use headrace_ir::{
 use headrace_pipeline::WhyNot;
 
 use super::flatten::fields_of;
-use super::graph::{Filtered, Graph, Hanging, Leaf, register};
+use super::graph::{Filtered, Graph, Leaf, SideJoin, register};
 use super::program::SinkSpec;
 use super::reduce::{plain, rows};
 use super::translate::InputColumn;
@@ -30,13 +30,13 @@ use super::translate::InputColumn;
 /// As many rows at least shall have a key on the average.
 const KEY_ROWS_MIN: u64 = 4;
 
-/// Counts the rows of a hanging leaf by its keys, if counts are all that a sink wants of it.
+/// Counts the rows of the leaf of a side join by its keys, if counts are all that a sink wants of it.
 pub fn count_before_join(graph: &mut Graph, sink: &mut SinkSpec) {
     let Some((leaf, plan, fields)) = counts(graph, sink) else { return };
     let reason = WhyNot::new("its rows are counted before they are joined");
     let first = graph.replace_leaf(leaf, plan, reason, fields.clone());
     let mut columns = fields.iter().enumerate().map(|(i, field)| register(first + i, field));
-    let keys = graph.hanging.iter_mut().flat_map(|hanging| &mut hanging.keys);
+    let keys = graph.side_joins.iter_mut().flat_map(|side| &mut side.keys);
     keys.zip(&mut columns).for_each(|((_, key), column)| *key = column);
     let SinkSpec::Aggregate { calls, .. } = sink else { return };
     for (call, count) in calls.iter_mut().zip(columns) {
@@ -52,8 +52,8 @@ pub fn count_before_join(graph: &mut Graph, sink: &mut SinkSpec) {
 /// The leaf, and the plan of its keys and counts with its columns.
 fn counts(graph: &Graph, sink: &SinkSpec) -> Option<(usize, Arc<dyn ExecutionPlan>, Vec<Field>)> {
     let SinkSpec::Aggregate { keys, sets, calls, .. } = sink else { return None };
-    let [Hanging { leaf: hung, kind: ProbeKind::Left, keys: pairs, residual: None, .. }] =
-        graph.hanging.as_slice()
+    let [SideJoin { leaf: hung, kind: ProbeKind::Left, keys: pairs, residual: None, .. }] =
+        graph.side_joins.as_slice()
     else {
         return None;
     };

@@ -16,7 +16,7 @@ use headrace_format::arrow::ir_type;
 use headrace_ir::{CompareOp, DataType, Expr, Field, ProbeKind, Scalar};
 use headrace_pipeline::WhyNot;
 
-use super::graph::{Edge, Filtered, Graph, Hanging};
+use super::graph::{Edge, Filtered, Graph, SideJoin};
 use super::translate::{InputColumn, Subqueries, Translator, compare};
 use crate::exec::PipelineExec;
 use crate::scan::HeadraceScanExec;
@@ -148,17 +148,17 @@ fn flatten_join(join: &HashJoinExec, graph: &mut Graph) -> Result<Columns, WhyNo
     }
     let columns = match join.join_type() {
         JoinType::Inner => flatten_inner(join, graph)?,
-        JoinType::LeftSemi => flatten_hanging(join, JoinSide::Left, ProbeKind::Semi, graph)?,
-        JoinType::RightSemi => flatten_hanging(join, JoinSide::Right, ProbeKind::Semi, graph)?,
+        JoinType::LeftSemi => flatten_side_join(join, JoinSide::Left, ProbeKind::Semi, graph)?,
+        JoinType::RightSemi => flatten_side_join(join, JoinSide::Right, ProbeKind::Semi, graph)?,
         JoinType::LeftAnti if join.null_aware => {
-            flatten_hanging(join, JoinSide::Left, ProbeKind::NullAwareAnti, graph)?
+            flatten_side_join(join, JoinSide::Left, ProbeKind::NullAwareAnti, graph)?
         }
-        JoinType::LeftAnti => flatten_hanging(join, JoinSide::Left, ProbeKind::Anti, graph)?,
-        JoinType::RightAnti => flatten_hanging(join, JoinSide::Right, ProbeKind::Anti, graph)?,
-        JoinType::Left => flatten_hanging(join, JoinSide::Left, ProbeKind::Left, graph)?,
-        JoinType::Right => flatten_hanging(join, JoinSide::Right, ProbeKind::Left, graph)?,
-        JoinType::LeftMark => flatten_hanging(join, JoinSide::Left, ProbeKind::Mark, graph)?,
-        JoinType::RightMark => flatten_hanging(join, JoinSide::Right, ProbeKind::Mark, graph)?,
+        JoinType::LeftAnti => flatten_side_join(join, JoinSide::Left, ProbeKind::Anti, graph)?,
+        JoinType::RightAnti => flatten_side_join(join, JoinSide::Right, ProbeKind::Anti, graph)?,
+        JoinType::Left => flatten_side_join(join, JoinSide::Left, ProbeKind::Left, graph)?,
+        JoinType::Right => flatten_side_join(join, JoinSide::Right, ProbeKind::Left, graph)?,
+        JoinType::LeftMark => flatten_side_join(join, JoinSide::Left, ProbeKind::Mark, graph)?,
+        JoinType::RightMark => flatten_side_join(join, JoinSide::Right, ProbeKind::Mark, graph)?,
         JoinType::Full => return why("a full join that is not two of rows that may be read twice"),
     };
     Ok(project(columns, join.projection.as_deref()))
@@ -229,7 +229,7 @@ fn flatten_inner(join: &HashJoinExec, graph: &mut Graph) -> Result<Columns, WhyN
 }
 
 /// A join that preserves the rows of one side: the other hangs from it.
-fn flatten_hanging(
+fn flatten_side_join(
     join: &HashJoinExec,
     preserved: JoinSide,
     kind: ProbeKind,
@@ -247,11 +247,11 @@ fn flatten_hanging(
         .map(|(l, r)| if preserves_left { (l, r) } else { (r, l) })
         .collect();
     let residual = translate_filter(join.filter(), left, right, &graph.subqueries)?;
-    graph.leaves[leaf].hanging = true;
+    graph.leaves[leaf].is_side = true;
     let null_equal = null_equal(join);
     let part = graph.add_part();
     let below = first..part;
-    graph.hanging.push(Hanging { leaf, kind, keys, null_equal, residual, part, below });
+    graph.side_joins.push(SideJoin { leaf, kind, keys, null_equal, residual, part, below });
     match kind {
         ProbeKind::Left => {}
         ProbeKind::Mark => {

@@ -20,7 +20,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, HashJoinExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::union::UnionExec;
 
-use crate::exec::AgainExec;
+use crate::fixes::nested_loops_again::ReexecutableExec;
 use crate::scan::HeadraceScanExec;
 
 /// The two halves of a full join.
@@ -77,7 +77,7 @@ impl Halves {
         let union = UnionExec::try_new(vec![left, right])?;
         // A projection that the planner moves below a union tells of equal columns, of which the union knows nothing, and an
         // order by both loses one. It moves none below this node.
-        Ok(Arc::new(AgainExec::new(union)))
+        Ok(Arc::new(ReexecutableExec::new(union)))
     }
 }
 

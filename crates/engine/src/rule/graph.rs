@@ -5,7 +5,7 @@
 //! Semi, anti and outer joins keep their place: their second side *hangs* from the rows that
 //! they preserve.
 //!
-//! Edges, conjuncts and hanging joins are numbered in the order of the plan, what stands below
+//! Edges, conjuncts and side joins are numbered in the order of the plan, what stands below
 //! first: an expression that can fail must not see rows that something below it removes.
 //!
 //! Expressions here read *graph registers*: leaf `l` owns `first..first + columns.len()`.
@@ -35,8 +35,8 @@ pub struct Leaf {
     pub filters: Vec<Expr>,
     /// The plan of the rows that they leave.
     pub filtered: Option<Filtered>,
-    /// Whether it hangs (see [`Hanging`]).
-    pub hanging: bool,
+    /// Whether it is the side of a [`SideJoin`].
+    pub is_side: bool,
     /// The graph register of whether a row has a match in it, if that is asked for.
     pub mark: Option<Register>,
 }
@@ -70,7 +70,7 @@ impl Leaf {
     }
 }
 
-/// Numbers of edges, conjuncts and hanging joins.
+/// Numbers of edges, conjuncts and side joins.
 pub type Parts = Range<usize>;
 
 /// An equality between two sides of inner joins.
@@ -116,7 +116,7 @@ pub struct Conjunct {
 
 /// A leaf that is looked up without being part of the inner joins.
 #[derive(Clone, Debug)]
-pub struct Hanging {
+pub struct SideJoin {
     /// The leaf.
     pub leaf: usize,
     /// Semi, anti or left.
@@ -143,7 +143,7 @@ pub struct Graph {
     /// Other conditions.
     pub conjuncts: Vec<Conjunct>,
     /// Semi, anti and outer joins in the order of the plan, inner ones first.
-    pub hanging: Vec<Hanging>,
+    pub side_joins: Vec<SideJoin>,
     /// Subqueries of one value that expressions read.
     pub subqueries: Subqueries,
     next_register: Register,
@@ -155,7 +155,7 @@ pub struct Mark {
     leaves: usize,
     edges: usize,
     conjuncts: usize,
-    hanging: usize,
+    side_joins: usize,
     next_register: Register,
     next_part: usize,
 }
@@ -189,7 +189,7 @@ impl Graph {
             columns,
             filters: vec![],
             filtered: None,
-            hanging: false,
+            is_side: false,
             mark: None,
         });
         exprs
@@ -208,9 +208,9 @@ impl Graph {
         let leaf = &mut self.leaves[leaf];
         let columns = fields.into_iter().map(Ok).collect();
         let (filters, filtered) = (Vec::new(), None);
-        let Leaf { hanging, mark, .. } = *leaf;
+        let Leaf { is_side, mark, .. } = *leaf;
         let opaque = Some(opaque);
-        *leaf = Leaf { plan, opaque, first, columns, filters, filtered, hanging, mark };
+        *leaf = Leaf { plan, opaque, first, columns, filters, filtered, is_side, mark };
         first
     }
 
@@ -228,7 +228,7 @@ impl Graph {
             leaves: self.leaves.len(),
             edges: self.edges.len(),
             conjuncts: self.conjuncts.len(),
-            hanging: self.hanging.len(),
+            side_joins: self.side_joins.len(),
             next_register: self.next_register,
             next_part: self.next_part,
         }
@@ -239,12 +239,12 @@ impl Graph {
         self.leaves.truncate(mark.leaves);
         self.edges.truncate(mark.edges);
         self.conjuncts.truncate(mark.conjuncts);
-        self.hanging.truncate(mark.hanging);
+        self.side_joins.truncate(mark.side_joins);
         self.next_register = mark.next_register;
         self.next_part = mark.next_part;
     }
 
-    /// The number of the next edge, conjunct or hanging join.
+    /// The number of the next edge, conjunct or side join.
     pub fn next_part(&self) -> usize {
         self.next_part
     }
@@ -267,7 +267,7 @@ impl Graph {
     pub fn holds_any(&self, parts: &Parts) -> bool {
         self.edges.iter().any(|edge| parts.contains(&edge.part))
             || self.conjuncts.iter().any(|conjunct| parts.contains(&conjunct.part))
-            || self.hanging.iter().any(|hanging| parts.contains(&hanging.part))
+            || self.side_joins.iter().any(|side| parts.contains(&side.part))
     }
 
     /// The one leaf that was added since `mark`, if that is all that happened.

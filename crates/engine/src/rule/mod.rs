@@ -55,7 +55,7 @@ use headrace_runner::{Fallback, Processor, Runner, Settings};
 use crate::config::settings_of;
 use crate::error::forbidden;
 use crate::exec::{OrderExec, PipelineExec};
-use crate::rule_guards::physical_rules;
+use crate::planner_rules::physical_rules;
 use crate::scan::HeadraceScanExec;
 use graph::Graph;
 use program::{SinkSpec, assemble};

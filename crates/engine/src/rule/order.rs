@@ -7,7 +7,7 @@
 use headrace_ir::{CompareOp, Expr, ProbeKind};
 use headrace_pipeline::WhyNot;
 
-use super::graph::{Conjunct, Edge, Graph, Hanging};
+use super::graph::{Conjunct, Edge, Graph, SideJoin};
 use super::translate::compare;
 
 /// A probe over graph registers.
@@ -89,7 +89,7 @@ impl Ordering {
             self.place_safe_conjuncts();
             // What can fail waits until nothing else can go on.
             let progress =
-                self.attach_hanging() || self.attach_inner()? || self.place_failing_conjunct();
+                self.attach_side_join() || self.attach_inner()? || self.place_failing_conjunct();
             if !progress {
                 break;
             }
@@ -140,7 +140,7 @@ impl Ordering {
             };
             match leaf {
                 Some(leaf)
-                    if !leaf.hanging && leaf.opaque.is_none() && !conjunct.expr.can_fail() =>
+                    if !leaf.is_side && leaf.opaque.is_none() && !conjunct.expr.can_fail() =>
                 {
                     leaf.filters.push(conjunct.expr);
                 }
@@ -170,34 +170,33 @@ impl Ordering {
     }
 
     /// Attaches the first semi, anti or outer join that can be.
-    fn attach_hanging(&mut self) -> bool {
-        let ready = |hanging: &Hanging| self.hanging_is_ready(hanging);
-        let Some(position) = self.graph.hanging.iter().position(ready) else { return false };
-        let hanging = self.graph.hanging.remove(position);
-        self.joined[hanging.leaf] = true;
+    fn attach_side_join(&mut self) -> bool {
+        let ready = |side: &SideJoin| self.side_join_is_ready(side);
+        let Some(position) = self.graph.side_joins.iter().position(ready) else { return false };
+        let side = self.graph.side_joins.remove(position);
+        self.joined[side.leaf] = true;
         self.steps.push(PlannedStep::Probe(PlannedProbe {
-            leaf: hanging.leaf,
-            kind: hanging.kind,
-            keys: hanging.keys,
-            null_equal: hanging.null_equal,
-            residual: hanging.residual,
+            leaf: side.leaf,
+            kind: side.kind,
+            keys: side.keys,
+            null_equal: side.null_equal,
+            residual: side.residual,
         }));
         true
     }
 
-    fn hanging_is_ready(&self, hanging: &Hanging) -> bool {
-        let exprs = || hanging.keys.iter().map(|(kept, _)| kept).chain(&hanging.residual);
+    fn side_join_is_ready(&self, side: &SideJoin) -> bool {
+        let exprs = || side.keys.iter().map(|(kept, _)| kept).chain(&side.residual);
         let at_hand = |e: &Expr| {
-            self.graph.leaves_of(e).into_iter().all(|l| l == hanging.leaf || self.joined[l])
+            self.graph.leaves_of(e).into_iter().all(|l| l == side.leaf || self.joined[l])
         };
-        exprs().all(at_hand)
-            && !(exprs().any(Expr::can_fail) && self.graph.holds_any(&hanging.below))
+        exprs().all(at_hand) && !(exprs().any(Expr::can_fail) && self.graph.holds_any(&side.below))
     }
 
     /// Attaches the first leaf that an inner join connects with what is at hand.
     fn attach_inner(&mut self) -> Result<bool, WhyNot> {
         for leaf in 0..self.graph.leaves.len() {
-            if self.joined[leaf] || self.graph.leaves[leaf].hanging {
+            if self.joined[leaf] || self.graph.leaves[leaf].is_side {
                 continue;
             }
             let (keys, rest) = self.split_edges(leaf);

@@ -247,13 +247,13 @@ fn groups_bytes(plan: &Arc<dyn ExecutionPlan>) -> Option<u64> {
 }
 
 fn used_registers(graph: &Graph, sink: &SinkSpec) -> BTreeSet<Register> {
-    let hanging = graph
-        .hanging
+    let of_sides = graph
+        .side_joins
         .iter()
         .flat_map(|h| h.keys.iter().flat_map(|(a, b)| [a, b]).chain(&h.residual));
     let edges = graph.edges.iter().flat_map(|e| [&e.left, &e.right]);
     let filters = graph.leaves.iter().flat_map(|l| &l.filters);
-    let all = sink.exprs().into_iter().chain(hanging).chain(edges).chain(filters);
+    let all = sink.exprs().into_iter().chain(of_sides).chain(edges).chain(filters);
     all.chain(graph.conjuncts.iter().map(|c| &c.expr)).flat_map(Expr::registers).collect()
 }
 
@@ -272,7 +272,7 @@ fn choose_stream(graph: &Graph, sink: &SinkSpec) -> Result<Stream, WhyNot> {
     let used = used_registers(graph, sink);
     let sizes: Vec<_> = graph.leaves.iter().map(|leaf| leaf_bytes(leaf, &used)).collect();
     let rows = |leaf: &Leaf| leaf.scan().map_or(0, |s| s.table().rows());
-    let candidates = graph.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.hanging);
+    let candidates = graph.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.is_side);
     let Some((leaf, _)) = candidates.max_by_key(|(i, leaf)| (sizes[*i], rows(leaf))) else {
         return why("no table to stream");
     };

@@ -60,12 +60,12 @@ fn looked_up(graph: &Graph, leaf: usize) -> Vec<Register> {
     let owned = |expr: &Expr| plain(expr).filter(|&register| graph.leaves[leaf].owns(register));
     let edges = graph.edges.iter().filter(|edge| !edge.null_equal);
     let joined = edges.flat_map(|edge| [&edge.left, &edge.right]).filter_map(owned);
-    let hanging = graph.hanging.iter().filter(|hanging| {
+    let sides = graph.side_joins.iter().filter(|side| {
         use ProbeKind::{Anti, Left, Semi};
-        let is_exact = matches!(hanging.kind, Semi | Anti | Left);
-        hanging.leaf == leaf && is_exact && !hanging.null_equal
+        let is_exact = matches!(side.kind, Semi | Anti | Left);
+        side.leaf == leaf && is_exact && !side.null_equal
     });
-    let hung = hanging.flat_map(|hanging| &hanging.keys);
+    let hung = sides.flat_map(|side| &side.keys);
     // What preserved rows look for must be plain as well, to have equals.
     let hung = hung.filter(|(kept, _)| plain(kept).is_some());
     joined.chain(hung.filter_map(|(_, key)| owned(key))).collect()
@@ -75,12 +75,12 @@ fn looked_up(graph: &Graph, leaf: usize) -> Vec<Register> {
 fn equal_registers(graph: &Graph, register: Register) -> Vec<Register> {
     let edges = graph.edges.iter().filter(|edge| !edge.null_equal);
     let edges = edges.map(|edge| (&edge.left, &edge.right));
-    let semis = graph.hanging.iter().filter(|hanging| !hanging.null_equal);
-    let semis = semis.filter(|hanging| {
+    let semis = graph.side_joins.iter().filter(|side| !side.null_equal);
+    let semis = semis.filter(|side| {
         // Of other joins it is the leaf itself whose rows may be left out.
-        hanging.kind == ProbeKind::Semi || graph.leaves[hanging.leaf].owns(register)
+        side.kind == ProbeKind::Semi || graph.leaves[side.leaf].owns(register)
     });
-    let semis = semis.flat_map(|hanging| hanging.keys.iter().map(|(kept, key)| (kept, key)));
+    let semis = semis.flat_map(|side| side.keys.iter().map(|(kept, key)| (kept, key)));
     let pairs: Vec<_> =
         edges.chain(semis).filter_map(|(a, b)| Some((plain(a)?, plain(b)?))).collect();
     let mut same = vec![register];

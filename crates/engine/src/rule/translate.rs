@@ -25,10 +25,10 @@ use headrace_ir::{
 use headrace_pipeline::WhyNot;
 
 use super::types::scalar;
-use crate::floats::computed::OneNan;
+use crate::fixes::cast_names::Named;
+use crate::fixes::computed_nans::OneNan;
 use crate::overflow::arith::{CheckedArithmetic, CheckedNegate};
 use crate::semantics::Comparable;
-use crate::sql::Named;
 
 /// What an input column is in terms of the fragment's registers, or why it cannot be read.
 pub type InputColumn = Result<Expr, WhyNot>;

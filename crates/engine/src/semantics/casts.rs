@@ -29,7 +29,8 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast, lit, when,
 };
 
-use super::{map_expressions, moment_texts};
+use super::moment_texts;
+use crate::plans::map_expressions;
 use crate::strict;
 
 /// Puts what casts lose below them.

@@ -12,9 +12,8 @@ use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
 };
 
-use super::columns::{columns_of, renamed};
-use super::map_expressions;
 use super::order::{comparable, is_interval};
+use crate::plans::{columns_of, map_expressions, renamed};
 
 /// Groups by lengths.
 pub fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

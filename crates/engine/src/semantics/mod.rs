@@ -1,85 +1,55 @@
 //! Where the planner means something else than SQL: rules that change a plan while it is still logical, before
 //! anything is concluded from it, so that pipelines and the planner's own operators both answer as SQL does.
 //!
-//! - [`correlated`], by [`one`], [`dependent`], [`stable`] and [`columns`]: subqueries that look at the outer row, wherever they stand.
-//! - [`outer_aggregates`]: aggregates of outer columns are the outer query's.
-//! - [`subqueries`]: a subquery of one value may be NULL.
-//! - [`unnested`]: unnest of an outer column in FROM.
-//! - [`not_in`]: IN, ANY and ALL of a subquery.
 //! - [`casts`]: casts that lose digits round.
-//! - [`digits`]: types of decimals.
 //! - [`interval_groups`]: groups by intervals.
 //! - [`moment_texts`]: moments and intervals as texts.
 //! - [`moments`]: dates and intervals, AT TIME ZONE, texts with an offset.
-//! - [`struct_orders`]: windows that are ordered by structs.
-//! - [`together`]: dates beside timestamps.
-//! - [`set_operations`]: EXCEPT ALL and INTERSECT ALL count rows.
 //! - [`order`]: intervals by their length, and one zero, wherever values are compared.
-//! - [`refused`]: what the planner takes, and means nothing by.
-//! - [`similar`]: patterns of SIMILAR TO.
-//! - [`ordered`]: aggregates are ordered by what orders something.
-//! - [`order_keys`]: functions within what orders rows are computed first.
-//! - [`crate::floats::computed`]: one NaN.
+//!
+//! What the planner means to mean as SQL does, and gets wrong, is mended by rules of [`fixes`](crate::fixes), in the same pass.
 //!
 //! Each may see a plan that it has changed before: what it makes is not what it looks for.
 
 mod casts;
-mod columns;
-mod correlated;
-mod dependent;
-mod digits;
 mod interval_groups;
 mod moment_texts;
 mod moments;
-mod not_in;
-mod one;
-mod only;
 mod order;
-mod order_keys;
-mod ordered;
-mod outer;
-mod outer_aggregates;
-mod refused;
-mod set_operations;
-mod similar;
-mod stable;
-mod struct_orders;
-mod subqueries;
-mod together;
-mod unnested;
 
 pub use casts::Rint;
 pub use order::Comparable;
-pub use ordered::OrdersInShort;
 
 use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::floats::computed;
+use crate::fixes::{
+    computed_nans, correlated, in_subqueries, meaningless, nullable_subqueries, order_keys,
+    outer_aggregates, repeated_orders, set_operations, similar_to,
+};
 
 /// The rules for plans whose types are coerced, in the order in which they are to run.
 pub fn rules() -> impl Iterator<Item = Arc<dyn AnalyzerRule + Send + Sync>> {
     [
-        each("headrace_refused", refused::check),
+        each("headrace_refused", meaningless::check),
         each("headrace_outer_aggregates", outer_aggregates::rewrite),
-        each("headrace_any_and_all", not_in::rewrite_comparisons),
+        each("headrace_any_and_all", in_subqueries::rewrite_comparisons),
         Arc::new(correlated::Subqueries) as _,
-        each("headrace_nullable_subqueries", subqueries::rewrite),
-        each("headrace_not_in", not_in::rewrite),
+        each("headrace_nullable_subqueries", nullable_subqueries::rewrite),
+        each("headrace_not_in", in_subqueries::rewrite),
         each("headrace_set_operations", set_operations::rewrite),
         each("headrace_casts", casts::rewrite),
         each("headrace_local_times", moments::rewrite_texts),
         each("headrace_order", order::rewrite),
         each("headrace_interval_groups", interval_groups::rewrite),
-        each("headrace_similar", similar::rewrite),
-        each("headrace_ordered_aggregates", ordered::rewrite),
-        each("headrace_one_nan", computed::rewrite),
+        each("headrace_similar", similar_to::rewrite),
+        each("headrace_ordered_aggregates", repeated_orders::rewrite),
+        each("headrace_one_nan", computed_nans::rewrite),
         each("headrace_order_keys", order_keys::rewrite),
     ]
     .into_iter()
@@ -115,21 +85,5 @@ impl AnalyzerRule for EachNode {
 
     fn name(&self) -> &str {
         self.name
-    }
-}
-
-/// Changes the expressions of a node; what they are called stays.
-pub(crate) fn map_expressions(
-    plan: LogicalPlan,
-    mut rewrite: impl FnMut(Expr) -> Result<Transformed<Expr>>,
-) -> Result<Transformed<LogicalPlan>> {
-    let names = NamePreserver::new(&plan);
-    let rewritten = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        Ok(rewrite(expr)?.update_data(|e| name.restore(e)))
-    })?;
-    match rewritten.transformed {
-        true => rewritten.map_data(LogicalPlan::recompute_schema),
-        false => Ok(rewritten),
     }
 }

@@ -24,8 +24,9 @@ use datafusion::logical_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast as cast_to, lit,
 };
 
-use super::together::CHOICES;
-use super::{digits, map_expressions, struct_orders, together};
+use crate::fixes::far_dates::{self, CHOICES, far_constant, is_moment};
+use crate::fixes::{decimal_digits, struct_orders};
+use crate::plans::map_expressions;
 use crate::strict;
 
 /// What AT TIME ZONE gives a moment; a column of a table keeps its own.
@@ -36,7 +37,7 @@ pub fn rewrite_sums(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&plan.inputs());
     check_rows(&plan, &schema)?;
     if let LogicalPlan::Union(union) = &plan {
-        let united = together::united(union)?;
+        let united = far_dates::united(union)?;
         return Ok(united.map_or_else(|| Transformed::no(plan), Transformed::yes));
     }
     map_expressions(plan, |expr| expr.transform_up(|part| sum(part, &schema)))
@@ -91,13 +92,9 @@ fn check_types(one: (&Expr, Result<DataType>), other: (&Expr, Result<DataType>))
     )
 }
 
-fn is_moment(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Date32 | DataType::Timestamp(..))
-}
-
 fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     check_comparison(&part, schema)?;
-    let part = match together::meet(part, schema)? {
+    let part = match far_dates::meet(part, schema)? {
         changed @ Transformed { transformed: true, .. } => return Ok(changed),
         same => same.data,
     };
@@ -109,7 +106,7 @@ fn sum(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return Ok(Transformed::yes(meant));
     }
     let meant = length_of_list(&part, schema)
-        .or_else(|| digits::known(&part, schema))
+        .or_else(|| decimal_digits::known(&part, schema))
         .or_else(|| number_of_dictionary(&part, schema));
     if let Some(meant) = meant {
         return Ok(Transformed::yes(meant));
@@ -227,25 +224,6 @@ fn beyond_ns(part: &Expr, schema: &DFSchema) -> Option<Expr> {
         }
         _ => None,
     }
-}
-
-/// A constant that is no timestamp of nanoseconds, as one of microseconds.
-pub fn far_constant(expr: &Expr, moment: &DataType) -> Option<Expr> {
-    let value = match expr {
-        Expr::Literal(value, _) => value.clone(),
-        Expr::Cast(Cast { expr, field }) => match expr.as_ref() {
-            Expr::Literal(value, _) => value.cast_to(field.data_type()).ok()?,
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let is_meant = value.try_as_str().is_some() || is_moment(&value.data_type());
-    let moment_of_it = value.cast_to(moment).ok().filter(|_| is_meant)?;
-    let us = match &moment_of_it {
-        ScalarValue::TimestampMicrosecond(Some(us), _) => *us,
-        _ => return None,
-    };
-    us.checked_mul(1000).is_none().then(|| lit(moment_of_it))
 }
 
 /// `day > 2024-06-01` without quotes: the planner takes 2017 for a number of days since 1970.

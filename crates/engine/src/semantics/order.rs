@@ -22,8 +22,8 @@ use datafusion::logical_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit, when,
 };
 
-use super::map_expressions;
 use crate::floats::one_zero;
+use crate::plans::map_expressions;
 use crate::strict;
 
 const DAY_NS: i128 = 86_400_000_000_000;

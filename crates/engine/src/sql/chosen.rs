@@ -15,15 +15,16 @@ use datafusion::common::{DFSchemaRef, Result, plan_datafusion_err, plan_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
-    Array, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement, Value, Visitor, VisitorMut,
-    With,
+    Array, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query, Select,
+    SelectItem, SetExpr, Statement, Value, Visitor, VisitorMut, With,
 };
 use regex::Regex;
 
-use super::headers::{Headers, normal};
+use super::columns_calls::{Calls, arguments, has_columns};
+use super::headers::Headers;
+use super::nodes::plain_name;
+use super::own::parse_query;
 use super::walk::{self, Flow, ON, Stop};
-use super::{parse_query, plain_name};
 
 const HINT: &str = "hint: COLUMNS(*), COLUMNS(t.*), COLUMNS('pattern') or COLUMNS(['a', 'b']), in a list of outputs";
 
@@ -77,53 +78,6 @@ impl Visitor for Selects {
 
     fn pre_visit_select(&mut self, select: &Select) -> Flow {
         self.with_columns += usize::from(select.projection.iter().any(has_columns));
-        ON
-    }
-}
-
-/// The call of COLUMNS, if it is one.
-fn arguments(expr: &Expr) -> Option<&[FunctionArg]> {
-    let Expr::Function(Function { name, args: FunctionArguments::List(list), .. }) = expr else {
-        return None;
-    };
-    let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
-    name.value.eq_ignore_ascii_case("columns").then_some(list.args.as_slice())
-}
-
-/// Whether an output has COLUMNS in it; those of a subquery are its own.
-pub fn has_columns(item: &SelectItem) -> bool {
-    let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else {
-        return false;
-    };
-    let mut calls = Calls::default();
-    walk::look_at_all(expr, &mut calls);
-    !calls.found.is_empty()
-}
-
-/// Calls of COLUMNS in an expression.
-#[derive(Default)]
-struct Calls {
-    found: Vec<Expr>,
-    queries: usize,
-}
-
-impl Visitor for Calls {
-    type Break = Stop;
-
-    fn pre_visit_query(&mut self, _: &Query) -> Flow {
-        self.queries += 1;
-        ON
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> Flow {
-        self.queries -= 1;
-        ON
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
-        if self.queries == 0 && arguments(expr).is_some() {
-            self.found.push(expr.clone());
-        }
         ON
     }
 }
@@ -329,10 +283,10 @@ fn call_apart(outputs: &mut [SelectItem]) {
     let mut seen = HashSet::new();
     for (nth, item) in outputs.iter_mut().enumerate() {
         let SelectItem::ExprWithAlias { expr, alias } = item else { continue };
-        let name = normal(alias);
+        let name = plain_name(alias);
         match expr {
             // It is called so by itself.
-            Expr::Identifier(own) if normal(own) == name && !seen.contains(&name) => {
+            Expr::Identifier(own) if plain_name(own) == name && !seen.contains(&name) => {
                 *item = SelectItem::UnnamedExpr(expr.clone());
             }
             _ if seen.contains(&name) => {

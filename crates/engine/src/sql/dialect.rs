@@ -22,7 +22,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::values::call;
+use super::nodes::call;
 
 /// The dialect that a session is set to.
 pub fn of(state: &SessionState) -> Box<dyn Dialect> {
@@ -237,10 +237,9 @@ fn comprehension(parser: &mut Parser) -> Result<Expr, ParserError> {
     let list = parser.parse_expr()?;
     let of_each = |body: Expr| lambda(std::slice::from_ref(&name), body);
     let kept = match parser.parse_keyword(Keyword::IF) {
-        true => call("array_filter", [list, of_each(parser.parse_expr()?)]),
-        false => Some(list),
+        true => Expr::Function(call("array_filter", [list, of_each(parser.parse_expr()?)])),
+        false => list,
     };
     parser.expect_token(&Token::RBracket)?;
-    kept.and_then(|kept| call("array_transform", [kept, of_each(element)]))
-        .ok_or_else(|| ParserError::ParserError("a list of no function".to_string()))
+    Ok(Expr::Function(call("array_transform", [kept, of_each(element)])))
 }

@@ -13,8 +13,10 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, Statement, Top, TopQuantity, Value, Visitor, VisitorMut, WindowType,
 };
 
+use super::nodes::plain_name;
+use super::own::{parse_expr, put_into_from};
+use super::rows_asked;
 use super::walk::{self, Flow, ON, Stop};
-use super::{parse_expr, plain_name, rows_asked};
 
 /// Spells them out.
 ///
@@ -102,7 +104,7 @@ fn limit_by_query(query: &mut Query) -> Result<()> {
         matches!(query.body.as_ref(), SetExpr::Select(select) if select.distinct.is_none());
     if !is_one_select {
         let (order, with) = (query.order_by.take(), query.with.take());
-        super::put_into_from(query, "limited");
+        put_into_from(query, "limited");
         (query.order_by, query.with) = (order, with);
     }
     let order = order_of(query)?;

@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::HeadraceDialect;
+use super::dialect::HeadraceDialect;
 use super::walk::{self, Flow, ON, Stop};
 use crate::catalog::{Call, Encoding, Packing, ReadOptions, TableKind, is_pattern, kind_of};
 

@@ -19,7 +19,9 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-use super::chosen;
+use super::columns_calls::has_columns;
+use super::nodes::plain_name;
+use super::own::sql_statement;
 use super::text::Places;
 use super::walk::{self, Flow, ON, Stop};
 
@@ -155,8 +157,7 @@ enum Place {
 
 /// Whether an item may be any number of columns.
 fn is_wildcard(item: &SelectItem) -> bool {
-    matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
-        || chosen::has_columns(item)
+    matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)) || has_columns(item)
 }
 
 fn places(projection: &[SelectItem]) -> Vec<Place> {
@@ -182,7 +183,9 @@ pub fn make_unique(statement: &mut DFStatement, headers: &mut Headers) -> bool {
         for (i, item) in select.projection.iter_mut().enumerate() {
             let (expr, name) = match &*item {
                 SelectItem::UnnamedExpr(expr) => (expr.clone(), column_name(expr)),
-                SelectItem::ExprWithAlias { expr, alias } => (expr.clone(), Some(normal(alias))),
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    (expr.clone(), Some(plain_name(alias)))
+                }
                 _ => continue,
             };
             // The first of a name keeps it: ORDER BY means that one.
@@ -220,7 +223,7 @@ pub fn name_subqueries(statement: &mut DFStatement) -> bool {
 /// Gives the columns of subqueries and WITHs the names that a list behind their alias gives them; whether there is such a list.
 pub fn name_by_lists(statement: &mut DFStatement) -> bool {
     let mut lists = Lists(false);
-    if let Some(inner) = super::sql_statement(statement) {
+    if let Some(inner) = sql_statement(statement) {
         walk::change_all(inner, &mut lists);
     }
     lists.0
@@ -277,14 +280,14 @@ pub fn make_way(statement: &mut DFStatement, headers: &mut Headers) -> bool {
     let (places, mut changed) = (places(&select.projection), false);
     for (i, item) in select.projection.iter_mut().enumerate() {
         let SelectItem::ExprWithAlias { expr, alias } = &*item else { continue };
-        let (expr, name) = (expr.clone(), normal(alias));
+        let (expr, name) = (expr.clone(), plain_name(alias));
         let Some(header) = headers.get_mut(places[i]).filter(|_| qualified.0.contains(&name))
         else {
             continue;
         };
         let other = Ident::with_quote('"', format!("column {}", i + 1));
         for by in order.iter_mut() {
-            if matches!(&by.expr, Expr::Identifier(by) if normal(by) == name) {
+            if matches!(&by.expr, Expr::Identifier(by) if plain_name(by) == name) {
                 by.expr = Expr::Identifier(other.clone());
             }
         }
@@ -304,7 +307,7 @@ impl Visitor for Qualified {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
         if let Expr::CompoundIdentifier(names) = expr {
-            self.0.extend(names.last().map(normal));
+            self.0.extend(names.last().map(plain_name));
         }
         ON
     }
@@ -313,22 +316,14 @@ impl Visitor for Qualified {
 /// The name of an expression that is nothing but a column.
 fn column_name(expr: &Expr) -> Option<String> {
     match expr {
-        Expr::Identifier(name) => Some(normal(name)),
-        Expr::CompoundIdentifier(names) => names.last().map(normal),
+        Expr::Identifier(name) => Some(plain_name(name)),
+        Expr::CompoundIdentifier(names) => names.last().map(plain_name),
         _ => None,
     }
 }
 
-/// A name as the planner normalises it.
-pub(super) fn normal(name: &Ident) -> String {
-    match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
-    }
-}
-
 fn query(statement: &mut DFStatement) -> Option<&mut Query> {
-    match super::sql_statement(statement)? {
+    match sql_statement(statement)? {
         Statement::Query(query) => Some(query),
         _ => None,
     }

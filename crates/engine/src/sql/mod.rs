@@ -7,73 +7,59 @@
 //!
 //! It must never know who asks.
 
-mod asof;
-mod casts;
+pub(crate) mod asof;
 mod cell;
 mod chosen;
-mod columnless;
-mod depth;
+mod columns_calls;
 mod describe;
-mod dialect;
+pub(crate) mod dialect;
 mod first_rows;
 mod functions;
-mod grouped;
 mod headers;
-mod hidden;
-mod ignored;
-mod long_groups;
-mod long_lists;
-mod natural;
+pub(crate) mod nodes;
 mod numerals;
-mod ordered;
-mod precedence;
-mod qualifiers;
+pub(crate) mod own;
+mod parse;
 mod remembered;
+pub(crate) mod renaming;
 mod repair;
 mod respelled;
 mod reworded;
-mod rows;
 mod rows_asked;
 mod settings;
-mod spelled;
-mod stars;
+mod sugar;
 mod summarize;
 mod text;
-mod tuples;
 mod turned;
 mod types;
-mod using;
 mod values;
 pub(crate) mod walk;
-mod windows;
 
-use std::mem;
-
-use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::common::{Result, TableReference};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement as DFStatement};
+use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableFactor,
-    VisitorMut, WildcardAdditionalOptions,
+    Select, SelectFlavor, SelectItem, Statement, VisitorMut, WildcardAdditionalOptions,
 };
-use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::catalog::Call;
-use crate::renaming::Renaming;
-use crate::wording::message;
+use crate::fixes::{
+    columnless_values, deep_expressions, hidden_tables, ignored_clauses, is_distinct_from,
+    named_windows, natural_joins, order_by_outputs, row_comparisons, stars, using_columns,
+};
+use renaming::Renaming;
 
 pub use asof::OfAsOfJoins;
-pub use casts::Named;
 pub use cell::CellText;
-pub use depth::OnLargeStack;
 pub use describe::type_name;
 pub use dialect::{HeadraceDialect, of as dialect_of};
 pub use headers::Headers;
+use own::{change, sql_statement};
+use parse::parse;
 pub use remembered::{Change, Remembered};
 use repair::Repair;
 pub use rows_asked::RowsAsked;
-pub use stars::{Everything, OfSubqueries};
 pub use text::Places;
 use walk::{Flow, ON, Stop};
 
@@ -119,9 +105,9 @@ impl Parsed {
             statement = parse(SHOW_TABLES, state)?;
         }
         change(&mut statement, |inner| {
-            depth::check(inner)?;
+            deep_expressions::check(inner)?;
             walk::change_all(inner, &mut FromFirst);
-            hidden::rename(inner);
+            hidden_tables::rename(inner);
             Ok(())
         })?;
         let headers = Headers::of(&mut statement, text, state);
@@ -133,17 +119,17 @@ impl Parsed {
         }
         change(&mut statement, |inner| {
             crate::functions::spell_out(inner)?;
-            columnless::check(inner)?;
+            columnless_values::check(inner)?;
             turned::spell_out(inner)?;
-            precedence::restore(inner);
+            is_distinct_from::restore(inner);
             first_rows::spell_out(inner)?;
             reworded::spell_out(inner)?;
-            ignored::check(inner, state)?;
-            spelled::out(inner);
-            rows::spell_out(inner)?;
+            ignored_clauses::check(inner, state)?;
+            sugar::spell_out(inner);
+            row_comparisons::spell_out(inner)?;
             numerals::spell_out(inner);
             types::spell_out(inner);
-            windows::write_out(inner)
+            named_windows::write_out(inner)
         })?;
         repair::tables(&mut statement, state)?;
         Ok(Self { statement, headers, summarized, calls })
@@ -190,13 +176,13 @@ impl Parsed {
 
     async fn plan_statement(mut self, state: &SessionState) -> Result<Planned> {
         if let Some(inner) = sql_statement(&mut self.statement) {
-            natural::spell_out(inner, state).await?;
+            natural_joins::spell_out(inner, state).await?;
             chosen::write_out(inner, &mut self.headers, state).await?;
         }
         change(&mut self.statement, |inner| {
-            using::merge(inner)?;
+            using_columns::merge(inner)?;
             asof::fold(inner);
-            ordered::outside(inner);
+            order_by_outputs::outside(inner);
             Ok(())
         })?;
         stars::leave_out(&mut self.statement)?;
@@ -218,101 +204,6 @@ impl Parsed {
                 return Err(repair.first_error(error));
             }
         }
-    }
-}
-
-/// Makes a query a table, with a name of its own, of a query that selects everything of it.
-fn put_into_from(query: &mut Query, name: &str) {
-    let Ok(mut outer) = parse_query(&format!("select * from (select 1) as {name}")) else { return };
-    let SetExpr::Select(select) = outer.body.as_mut() else { return };
-    if let Some(table) = select.from.first_mut()
-        && let TableFactor::Derived { subquery, .. } = &mut table.relation
-    {
-        mem::swap(subquery.as_mut(), query);
-        mem::swap(query, &mut outer);
-    }
-}
-
-/// A query of our own.
-fn parse_query(text: &str) -> Result<Query> {
-    Ok(*Parser::new(&HeadraceDialect).try_with_sql(text)?.parse_query()?)
-}
-
-/// An expression of our own.
-fn parse_expr(text: &str) -> Result<Expr> {
-    Ok(Parser::new(&HeadraceDialect).try_with_sql(text)?.parse_expr()?)
-}
-
-/// Whether two names are the same.
-fn is_same(a: &Ident, b: &Ident) -> bool {
-    plain_name(a) == plain_name(b)
-}
-
-/// A name as it is compared: in lower case, unless it is quoted.
-pub(crate) fn plain_name(name: &Ident) -> String {
-    match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
-    }
-}
-
-/// One statement of a text in the session's dialect.
-fn parse(text: &str, state: &SessionState) -> Result<DFStatement> {
-    let dialect = dialect::of(state);
-    let depth = state.config().options().sql_parser.recursion_limit.get();
-    let parse = |text: &str| {
-        let parser = DFParserBuilder::new(text).with_dialect(dialect.as_ref());
-        let mut statements = parser.with_recursion_limit(depth).build()?.parse_statements()?;
-        match (statements.pop_front(), statements.is_empty()) {
-            (Some(statement), true) => Ok(statement),
-            (Some(_), false) => plan_err!("a text of two statements is not one statement"),
-            (None, _) => plan_err!("there is no statement"),
-        }
-    };
-    let Err(error) = parse(text) else { return parse(text) };
-    let respelled = respelled::spelled(text)?;
-    let text = respelled.as_deref().unwrap_or(text);
-    if respelled.is_some()
-        && let Ok(statement) = parse(text)
-    {
-        return Ok(statement);
-    }
-    if let Some(spelled) = tuples::spelled(text)
-        && let Ok(statement) = parse(&spelled)
-    {
-        return Ok(statement);
-    }
-    // Its places are those of the text that was written.
-    match respelled::instead(text) {
-        Some(instead) => plan_err!("{}\nhint: {instead}", message(&error)),
-        None => Err(error),
-    }
-}
-
-/// Changes a statement, the one that an EXPLAIN is about, or the query of a COPY.
-fn change(
-    statement: &mut DFStatement,
-    change: impl FnOnce(&mut Statement) -> Result<()>,
-) -> Result<()> {
-    if let DFStatement::CopyTo(copy) = statement {
-        let CopyToSource::Query(query) = &mut copy.source else { return Ok(()) };
-        let nothing = Box::new(parse_query("SELECT 1")?);
-        let mut inner = Statement::Query(mem::replace(query, nothing));
-        change(&mut inner)?;
-        if let Statement::Query(changed) = inner {
-            *query = changed;
-        }
-        return Ok(());
-    }
-    sql_statement(statement).map_or(Ok(()), change)
-}
-
-/// The statement that an EXPLAIN is about, or the statement itself.
-fn sql_statement(statement: &mut DFStatement) -> Option<&mut Statement> {
-    match statement {
-        DFStatement::Statement(inner) => Some(inner.as_mut()),
-        DFStatement::Explain(explain) => sql_statement(&mut explain.statement),
-        _ => None,
     }
 }
 

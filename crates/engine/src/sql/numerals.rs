@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     DataType, Expr, Statement, UnaryOperator, Value, VisitorMut,
 };
 
-use super::parse_expr;
+use super::own::parse_expr;
 use super::walk::{self, Flow, ON, Stop};
 
 /// Digits of the widest decimal.

@@ -15,8 +15,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 use parking_lot::RwLock;
 
+use super::describe::type_name;
+use super::nodes::plain_name;
+use super::own::{parse_expr, sql_statement};
+use super::parse::parse;
 use super::walk::{self, Flow, ON, Stop};
-use super::{parse, parse_expr, plain_name, sql_statement, type_name};
 
 /// The texts of a session.
 #[derive(Debug, Default)]

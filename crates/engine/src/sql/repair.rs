@@ -11,8 +11,9 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, VisitorMut};
 
 use super::headers::{Headers, make_unique, make_way, name_by_lists, name_subqueries};
+use super::own::sql_statement;
 use super::walk::{self, Flow, ON, Stop};
-use super::{casts, qualifiers, sql_statement};
+use crate::fixes::{cast_names, outer_tables};
 
 /// What the planner says of ORDER BY 1 where that is computed from keys of groups.
 const NAMELESS: &str = "Column in ORDER BY must be in GROUP BY";
@@ -96,7 +97,7 @@ impl Repair {
     pub fn planned(&mut self, plan: &LogicalPlan, statement: &mut DFStatement) -> bool {
         let done = mem::replace(&mut self.plain_qualifiers, true);
         let inner = sql_statement(statement).filter(|_| !done);
-        inner.is_some_and(|inner| qualifiers::make_plain(inner, plan))
+        inner.is_some_and(|inner| outer_tables::make_plain(inner, plan))
     }
 
     /// A column that is there only in another case.
@@ -121,7 +122,7 @@ impl Repair {
     fn casts(&mut self, statement: &mut DFStatement) -> bool {
         let done = mem::replace(&mut self.named_casts, true);
         let Some(inner) = sql_statement(statement).filter(|_| !done) else { return false };
-        casts::name(inner)
+        cast_names::name(inner)
     }
 
     /// The error of the statement as it was written, where the last one speaks of what was made of it.

@@ -17,7 +17,8 @@ use std::collections::HashMap;
 use datafusion::common::{Result, plan_err};
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
-use super::{HeadraceDialect, asof};
+use super::asof;
+use super::dialect::HeadraceDialect;
 
 /// The text in the parser's words; `None` if there is nothing to change.
 ///

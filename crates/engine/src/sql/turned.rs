@@ -18,8 +18,9 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, Value, Visitor, VisitorMut,
 };
 
+use super::nodes::plain_name;
+use super::own::{parse_expr, parse_query};
 use super::walk::{self, Flow, ON, Stop};
-use super::{parse_expr, parse_query, plain_name};
 
 /// Spells them out.
 ///

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     TimezoneInfo, TypedString, Value, VisitorMut,
 };
 
-use super::parse_expr;
+use super::own::parse_expr;
 use super::walk::{self, Flow, ON, Stop};
 
 /// Digits behind the point of a second.

@@ -15,13 +15,14 @@ use datafusion::sql::sqlparser::ast::{
     Ident, ObjectNamePart, Subscript, Value,
 };
 
-use super::{parse_expr, plain_name};
+use super::nodes::{call, plain_name};
+use super::own::parse_expr;
 
 /// Spells an expression out.
 pub fn spell_out(expr: &mut Expr) {
     let meant = match expr {
         Expr::Array(array) if array.elem.iter().any(|element| !is_constant(element)) => {
-            call("make_array", array.elem.iter().cloned())
+            Some(Expr::Function(call("make_array", array.elem.iter().cloned())))
         }
         Expr::CompoundFieldAccess { root, access_chain } => {
             access_chain.iter_mut().for_each(access);
@@ -32,7 +33,8 @@ pub fn spell_out(expr: &mut Expr) {
             None
         }
         Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
-            call("array_has_any", [left.as_ref().clone(), right.as_ref().clone()])
+            let both = [left.as_ref().clone(), right.as_ref().clone()];
+            Some(Expr::Function(call("array_has_any", both)))
         }
         Expr::Function(function) => struct_pack(function),
         _ => None,
@@ -52,16 +54,6 @@ fn is_constant(expr: &Expr) -> bool {
         Expr::TypedString(_) | Expr::Interval(_) => true,
         _ => false,
     }
-}
-
-/// A call of a function.
-pub(super) fn call(name: &str, arguments: impl IntoIterator<Item = Expr>) -> Option<Expr> {
-    let Ok(Expr::Function(mut function)) = parse_expr(&format!("{name}()")) else { return None };
-    if let FunctionArguments::List(list) = &mut function.args {
-        let argument = |expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
-        list.args = arguments.into_iter().map(argument).collect();
-    }
-    Some(Expr::Function(function))
 }
 
 fn text(name: &Ident) -> Expr {
@@ -124,5 +116,5 @@ fn struct_pack(function: &Function) -> Option<Expr> {
         _ => None,
     };
     let fields = list.args.iter().map(field).collect::<Option<Vec<_>>>()?;
-    call("named_struct", fields.into_iter().flatten())
+    Some(Expr::Function(call("named_struct", fields.into_iter().flatten())))
 }

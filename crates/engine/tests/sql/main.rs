@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod breadth;
+mod canaries;
 mod corpus;
 mod differential;
 mod facade;

@@ -13,7 +13,10 @@ use super::file::RemoteFile;
 use super::network::wait;
 use super::refusal::{Kind, Refusal};
 use super::store::Object;
-use crate::catalog::files::{is_remote_table, kind_of, partition_of};
+use crate::catalog::bytes::FileBytes;
+use crate::catalog::kinds::{extension, kind_of};
+use crate::catalog::partition_names::partition_of;
+use crate::catalog::records::is_json_list;
 use crate::catalog::refused;
 
 /// A file of a table.
@@ -203,4 +206,10 @@ fn entry(
     let path = PathBuf::from(format!("s3://{bucket}/{}", meta.location));
     let object = Object { location: meta.location.clone(), ..object.clone() };
     Entry { file: RemoteFile::new(path.clone(), object, meta), path, partition }
+}
+
+/// Whether a `.json` object is a table: settings and manifests are JSON, too, but spread over lines.
+pub fn is_remote_table(entry: &Entry) -> bool {
+    let bytes = || FileBytes::whole(entry.file.source());
+    extension(&entry.path) != "json" || is_json_list(&entry.path, bytes())
 }

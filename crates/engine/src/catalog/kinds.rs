@@ -1,0 +1,104 @@
+//! What the names of files say of them.
+
+use std::fmt;
+use std::path::Path;
+
+/// How a table's files are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TableKind {
+    /// Arrow IPC files, streamed by pipelines; IPC streams, which are not.
+    Arrow,
+    /// Parquet, through DataFusion.
+    Parquet,
+    /// Separated values with a header.
+    Csv,
+    /// JSON objects, one after the other or in one array.
+    Json,
+}
+
+impl fmt::Display for TableKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TableKind::Arrow => "Arrow",
+            TableKind::Parquet => "Parquet",
+            TableKind::Csv => "CSV",
+            TableKind::Json => "JSON",
+        })
+    }
+}
+
+/// How a file's bytes are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Not at all.
+    Plain,
+    /// gzip, `.gz`.
+    Gzip,
+    /// Zstandard, `.zst`.
+    Zstd,
+}
+
+/// What a name says of a file; `None`: it is no file of a table.
+pub fn kind_of(path: &Path) -> Option<(TableKind, Packing)> {
+    let packing = packing_of(path);
+    let inner = match packing {
+        Packing::Plain => path.to_path_buf(),
+        _ => path.with_extension(""),
+    };
+    let kind = match extension(&inner).as_str() {
+        "csv" | "tsv" => TableKind::Csv,
+        "json" | "jsonl" | "ndjson" => TableKind::Json,
+        "arrow" | "arrows" | "feather" | "ipc" if packing == Packing::Plain => TableKind::Arrow,
+        "parquet" if packing == Packing::Plain => TableKind::Parquet,
+        _ => return None,
+    };
+    Some((kind, packing))
+}
+
+/// How a file is packed, by its name.
+pub fn packing_of(path: &Path) -> Packing {
+    match extension(path).as_str() {
+        "gz" => Packing::Gzip,
+        "zst" | "zstd" => Packing::Zstd,
+        _ => Packing::Plain,
+    }
+}
+
+impl Packing {
+    /// As an option says it.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Some(match word.to_ascii_lowercase().as_str() {
+            "none" | "uncompressed" => Self::Plain,
+            "gz" | "gzip" => Self::Gzip,
+            "zst" | "zstd" => Self::Zstd,
+            _ => return None,
+        })
+    }
+
+    /// What an option says.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Plain => "none",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// A file's extension in lower case, without that of its packing.
+pub fn extension(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_how_its_file_is_compressed() {
+        assert_eq!(packing_of(Path::new("a/b.csv.GZ")), Packing::Gzip);
+        assert_eq!(packing_of(Path::new("b.json.zst")), Packing::Zstd);
+        assert_eq!(packing_of(Path::new("b.csv")), Packing::Plain);
+        assert_eq!(packing_of(Path::new("é")), Packing::Plain);
+    }
+}

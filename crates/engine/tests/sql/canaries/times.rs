@@ -1,0 +1,68 @@
+//! What takes DataFusion the square of the number of columns. Twice as many take four times as long then, and twice as long
+//! once that is mended; each time is the least of several, so that what else the machine does is left out.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::datasource::empty::EmptyTable;
+
+use super::plain::Plain;
+
+pub const FILES: [&str; 3] = ["long_lists", "parts", "stars"];
+
+const COLUMNS: usize = 300;
+/// Linear work would take as many times as long, square work the square of it.
+const TIMES: usize = 4;
+
+/// How much longer a statement of `TIMES` as many columns is planned.
+async fn growth(sql: impl Fn(usize) -> String) -> f64 {
+    let mut least = [Duration::MAX; 2];
+    for _ in 0..3 {
+        for (least, columns) in least.iter_mut().zip([COLUMNS, TIMES * COLUMNS]) {
+            let plain = Plain::of(1);
+            let field = |n| Field::new(format!("c{n}"), DataType::Int64, true);
+            let schema = Schema::new((0..columns).map(field).collect::<Vec<_>>());
+            let table = Arc::new(EmptyTable::new(Arc::new(schema)));
+            plain.context().register_table("t", table).unwrap();
+            let sql = sql(columns);
+            let started = Instant::now();
+            plain.context().sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
+            *least = started.elapsed().min(*least);
+        }
+    }
+    least[1].as_secs_f64() / least[0].as_secs_f64()
+}
+
+fn list(columns: usize, item: &str) -> String {
+    let mut list = String::new();
+    for n in 0..columns {
+        write!(list, "{}{}", if n == 0 { "" } else { ", " }, item.replace('#', &n.to_string()))
+            .unwrap();
+    }
+    list
+}
+
+async fn still(file: &str, sql: impl Fn(usize) -> String) {
+    let growth = growth(sql).await;
+    assert!(
+        growth > 2.0 * TIMES as f64,
+        "upstream has mended this: fixes/{file} can go\n{TIMES} times as many columns take {growth:.1} times as long"
+    );
+}
+
+#[tokio::test]
+async fn stars() {
+    still("stars.rs", |_| "SELECT * FROM t".to_string()).await;
+}
+
+#[tokio::test]
+async fn long_lists() {
+    still("long_lists.rs", |columns| format!("SELECT {} FROM t", list(columns, "c#"))).await;
+}
+
+#[tokio::test]
+async fn parts() {
+    still("parts", |columns| format!("SELECT {} FROM t", list(columns, "sum(c#) AS s#"))).await;
+}
