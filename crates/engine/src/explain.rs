@@ -114,13 +114,14 @@ impl Shown<'_> {
             return Some(format!("processor {processor}: what it reads is in host memory"));
         }
         let access = self.node.settings().access;
-        let (processor, reason) = match self.report(number) {
-            Some(report) => (report.processor.clone(), report.processor_why_not.clone()),
-            None => {
-                let (processor, reason) = self.node.processor_of(self.program, number);
-                (processor.to_string(), reason.map(|reason| reason.to_string()))
-            }
+        let ran = self.report(number);
+        let (processor, reason) = match ran.filter(|ran| ran.processor == "cuda") {
+            Some(_) => ("cuda", None),
+            None => self.node.processor_of(self.program, number),
         };
+        let processor = ran.map_or(processor, |ran| &ran.processor);
+        let ran_why_not = ran.and_then(|ran| ran.processor_why_not.clone());
+        let reason = ran_why_not.or(reason.map(|reason| reason.to_string()));
         Some(match reason {
             None => format!("processor {processor}, access {access}"),
             Some(reason) => {

@@ -243,21 +243,22 @@ impl Program {
         match sink {
             Sink::Aggregate { keys, sets, calls, output } => {
                 let texts = calls.iter().map(ToString::to_string).collect::<Vec<_>>();
-                let calls = texts.join(", ");
+                let calls = texts.iter().map(|call| format!(" {call}")).collect::<Vec<_>>();
+                let calls = calls.join(",");
                 let partial = if *output == AggregateOutput::Partial { "partial " } else { "" };
                 if keys.is_empty() && sets.is_empty() {
-                    format!("{partial}aggregate {calls}")
+                    format!("{partial}aggregate{calls}")
                 } else if !sets.is_empty() {
                     let name = |&key: &usize| keys.get(key).map_or("?", |key| key.name.as_str());
                     let set = |set: &Vec<usize>| {
                         format!("({})", set.iter().map(name).collect::<Vec<_>>().join(", "))
                     };
                     let sets: Vec<_> = sets.iter().map(set).collect();
-                    format!("{partial}aggregate {calls} by {} in {}", names(keys), sets.join(", "))
+                    format!("{partial}aggregate{calls} by {} in {}", names(keys), sets.join(", "))
                 } else {
                     let columns = keys.iter().map(|key| key.name.clone()).chain(texts);
                     let first = first_of(output, &columns.collect::<Vec<_>>());
-                    format!("{partial}aggregate {calls} by {}{first}", names(keys))
+                    format!("{partial}aggregate{calls} by {}{first}", names(keys))
                 }
             }
             Sink::Rows { columns, limit: None } => format!("rows {}", names(columns)),
