@@ -26,9 +26,9 @@
 //!
 //! # What this crate must never know
 //!
-//! DataFusion, PostgreSQL, GPUs, files and their formats; how values are computed, which is the work of
-//! `headrace-columns`. It depends on Arrow's arrays because
-//! results and dictionaries are Arrow arrays, and on `flow` to be cancelled.
+//! DataFusion, PostgreSQL, GPUs, files and their formats; how single values are computed, which is the
+//! work of `headrace-columns`. It depends on Arrow's arrays because results and dictionaries are Arrow
+//! arrays, and on `flow` to be cancelled.
 
 pub mod bind;
 pub mod bound;
