@@ -85,5 +85,5 @@ pub use program::CudaProgram;
 pub use rows::RowOutput;
 pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource};
 pub use run_feed::{Rest, StreamPages};
-pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentFeed, SegmentSource, chunked};
+pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentSource, chunked};
 pub use tuning::Tuning;

@@ -24,7 +24,7 @@ use crate::resident_run::ResidentRun;
 use crate::rows::RowOutput;
 use crate::run_feed::{Rest, RunFeed};
 use crate::stats::CudaStats;
-use crate::stream_chunks::{Book, ChunkSource};
+use crate::stream_chunks::ChunkSource;
 use crate::stream_plan::StreamPlan;
 use crate::stream_program::{ChunkBounds, StreamProgram};
 
@@ -175,18 +175,16 @@ impl CudaRun {
     }
 
     /// The chunks for a race.
-    fn feed(&mut self, book: &Book) -> RunFeed {
+    fn feed(&mut self) -> RunFeed {
         let can_stay = self.can_stay();
         let planned = std::mem::take(&mut self.planned).into_iter();
         RunFeed {
             planned: planned.zip(self.owners.iter().copied()).collect(),
             can_stay,
             rest: self.rest.take(),
-            book: Arc::clone(book),
             read: self.read().to_vec(),
             devices: self.parts.iter().map(|p| Arc::clone(p.execution.device())).collect(),
             queries: self.parts.iter().map(|part| part.plan.query).collect(),
-            given: 0,
             full: VecDeque::new(),
             has_ended: false,
         }
@@ -217,14 +215,13 @@ impl CudaRun {
         let bytes = self.bytes();
         let pages = self.rest.as_ref().and_then(|rest| rest.pages.clone());
         let bounds = FeedBounds { bytes, chunks, slot_bytes: chunk.slot_bytes };
-        let book = Book::default();
-        let feed = Box::new(self.feed(&book));
+        let feed = Box::new(self.feed());
         let race = Race::fed(feed, bounds, options, token.clone());
         let mut lanes = Vec::with_capacity(rings.len());
         for (ring, part) in rings.iter_mut().zip(self.parts) {
             let slots = ring.slots();
             let Part { execution, plan } = part;
-            let program = StreamProgram::new(execution, plan, &book, (slots, chunk), output);
+            let program = StreamProgram::new(execution, plan, (slots, chunk), output);
             let owner = pages.as_ref().map(|pages| &pages.owner);
             let program = program.and_then(|program| program.with_pages(owner));
             lanes.push(ring.lane(program.map_err(failed)?));
@@ -232,7 +229,8 @@ impl CudaRun {
         let report = match lanes.as_mut_slice() {
             [lane] => race.run_device(lane)?,
             lanes => {
-                let lanes = lanes.iter_mut().map(|lane| lane as &mut (dyn DeviceLane + Send));
+                let lanes =
+                    lanes.iter_mut().map(|lane| lane as &mut (dyn DeviceLane<ChunkSource> + Send));
                 race.run_devices(lanes.collect(), &Affinity::none())?.merged
             }
         };

@@ -5,18 +5,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use headrace_flow::{BoxError, ChunkFeed, FedChunk};
+use headrace_flow::{BoxError, ChunkFeed, FedChunk, NextChunk};
 use headrace_ir::pages::PagePlan;
 
 use crate::device::CudaDevice;
 use crate::pages::PageOwner;
-use crate::stream_chunks::{Book, ChunkSource, Chunker, SegmentFeed, SegmentSource};
+use crate::stream_chunks::{ChunkSource, Chunker, SegmentSource};
 use crate::stream_plan::{kept_pages, resident_bytes};
 
 /// The segments that were not there when the run was made.
 pub struct Rest {
-    /// Who gives them.
-    pub feed: Box<dyn SegmentFeed>,
+    /// Who gives them, some at a time: what is read of them the run says itself.
+    pub feed: Box<dyn ChunkFeed<Vec<SegmentSource>>>,
     /// How they become chunks, for as many devices as the run has.
     pub chunker: Chunker,
     /// Bytes of a slot that the largest segment takes at most, all columns read.
@@ -51,14 +51,11 @@ pub(crate) struct RunFeed {
     /// Whether all of those are to stay on their devices.
     pub can_stay: bool,
     pub rest: Option<Rest>,
-    pub book: Book,
     /// Columns that the kernels read.
     pub read: Vec<usize>,
     pub devices: Vec<Arc<CudaDevice>>,
     /// By device: the number of the query there.
     pub queries: Vec<u64>,
-    /// Chunks that were given.
-    pub given: usize,
     /// Of the rest, chunks that are full.
     pub full: VecDeque<ChunkSource>,
     pub has_ended: bool,
@@ -66,15 +63,14 @@ pub(crate) struct RunFeed {
 
 impl fmt::Debug for RunFeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RunFeed({} given, then {:?})", self.given, self.rest)
+        write!(f, "RunFeed({} planned, then {:?})", self.planned.len(), self.rest)
     }
 }
 
 impl RunFeed {
-    fn fed(&mut self, chunk: &ChunkSource, lane: usize, is_bound: bool) -> FedChunk {
-        let (spec, files) = chunk.reads(&self.read);
-        self.given += 1;
-        FedChunk { spec, files, lane: Some(lane), is_bound }
+    fn fed(&self, payload: ChunkSource, lane: usize, is_bound: bool) -> FedChunk<ChunkSource> {
+        let (reads, files) = payload.reads(&self.read);
+        FedChunk { reads, files, lane: Some(lane), is_bound, payload, ..FedChunk::default() }
     }
 
     /// A segment of pages whose rows a device has kept comes with them.
@@ -117,9 +113,9 @@ impl RunFeed {
                 },
                 Poll::Ready(None) => self.has_ended = true,
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-                Poll::Ready(Some(Ok(segments))) => {
+                Poll::Ready(Some(Ok(fed))) => {
                     let sources: Vec<_> =
-                        segments.into_iter().map(|source| self.with_kept(source)).collect();
+                        fed.payload.into_iter().map(|source| self.with_kept(source)).collect();
                     if let Some(rest) = &mut self.rest {
                         let full = sources.into_iter().filter_map(|s| rest.chunker.push(s));
                         self.full.extend(full);
@@ -130,20 +126,18 @@ impl RunFeed {
     }
 }
 
-impl ChunkFeed for RunFeed {
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>> {
+impl ChunkFeed<ChunkSource> for RunFeed {
+    fn poll_next(&mut self, waker: &Waker) -> NextChunk<ChunkSource> {
         if let Some((chunk, lane)) = self.planned.pop_front() {
-            return Poll::Ready(Some(Ok(self.fed(&chunk, lane, self.can_stay))));
+            return Poll::Ready(Some(Ok(self.fed(chunk, lane, self.can_stay))));
         }
-        let chunk = match self.poll_rest(waker) {
-            Poll::Ready(Some(Ok(chunk))) => chunk,
-            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-            Poll::Ready(None) => return Poll::Ready(None),
-            Poll::Pending => return Poll::Pending,
-        };
-        let (number, lane) = (self.given, self.owner(&chunk));
-        let fed = self.fed(&chunk, lane, chunk.is_kept());
-        self.book.lock().insert(number, chunk);
-        Poll::Ready(Some(Ok(fed)))
+        let next = self.poll_rest(waker);
+        next.map(|next| {
+            next.map(|chunk| {
+                let chunk = chunk?;
+                let (lane, is_kept) = (self.owner(&chunk), chunk.is_kept());
+                Ok(self.fed(chunk, lane, is_kept))
+            })
+        })
     }
 }

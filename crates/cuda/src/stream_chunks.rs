@@ -4,15 +4,11 @@
 //! Segments are dealt to GPUs by file, batch and row. A chunk belongs to the GPU that holds most of its reads, and
 //! where a run fits its GPUs, none takes another's chunks.
 
-use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 
-use headrace_flow::{BoxError, ChunkSpec, DEVICE_ALIGN_BYTES, ReadSpec};
+use headrace_flow::{DEVICE_ALIGN_BYTES, ReadSpec};
 use headrace_io::{Placement, ReadAt};
 use headrace_ir::{Extent, Segment};
-use parking_lot::Mutex;
 
 use crate::resident::KeptPages;
 
@@ -24,8 +20,8 @@ const PAGES_PART_BYTES: u64 = 16 << 20;
 pub struct SegmentSource {
     /// The row range and its extents.
     pub segment: Segment,
-    /// Where the extents lie.
-    pub from: Arc<dyn ReadAt>,
+    /// Where the extents lie; `None`: there are none.
+    pub from: Option<Arc<dyn ReadAt>>,
     /// Identity of the file: bytes that differ when the file does. `None`: no column stays.
     pub file: Option<Arc<[u8]>>,
     /// For each source register, the index of its column in the file.
@@ -34,16 +30,6 @@ pub struct SegmentSource {
     pub stamp: u64,
     /// The rows of its pages, where a device has kept them: nothing of it is read.
     pub kept: Option<KeptPages>,
-}
-
-/// Gives the segments that were not there when a run was made, some at a time.
-pub trait SegmentFeed: Send + fmt::Debug {
-    /// The next segments; `None` after the last. Never waits: where there are none yet, `waker` is
-    /// woken when there are.
-    ///
-    /// # Errors
-    /// Whatever is the matter: the run fails with it.
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Vec<SegmentSource>, BoxError>>>;
 }
 
 impl SegmentSource {
@@ -133,13 +119,12 @@ impl ChunkSource {
 
     /// The reads of the columns, and where from. [`ReadSpec::file`] is the segment's number of its
     /// file.
-    pub(crate) fn reads(&self, columns: &[usize]) -> (ChunkSpec, Vec<Arc<dyn ReadAt>>) {
+    pub(crate) fn reads(&self, columns: &[usize]) -> (Vec<ReadSpec>, Vec<Arc<dyn ReadAt>>) {
         let read = |(source, Extent { offset, bytes }): (&SegmentSource, Extent)| {
             let read = ReadSpec { file: source.segment.file as usize, offset, bytes };
-            (read, Arc::clone(&source.from))
+            source.from.as_ref().map(|from| (read, Arc::clone(from)))
         };
-        let (reads, files) = self.extents(columns).map(read).unzip();
-        (ChunkSpec { reads }, files)
+        self.extents(columns).filter_map(read).unzip()
     }
 
     /// Bytes that are read of the columns.
@@ -224,6 +209,3 @@ pub fn chunked(
     chunks.extend(std::iter::from_fn(|| chunker.take()));
     chunks
 }
-
-/// Chunks of the rest that no device has begun yet, by number: the one that begins a chunk takes it.
-pub(crate) type Book = Arc<Mutex<HashMap<usize, ChunkSource>>>;

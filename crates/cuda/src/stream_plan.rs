@@ -27,7 +27,7 @@ use crate::layout::{ColumnForm, ColumnLayout, SegmentLayout, base_of};
 use crate::pages::PageDecoding;
 use crate::program::CudaProgram;
 use crate::resident::{ColumnKey, FileId, KeptPages, NO_COLUMN, PagesKey, ResidentColumn};
-use crate::stream_chunks::{Book, ChunkSource, SegmentSource};
+use crate::stream_chunks::{ChunkSource, SegmentSource};
 use crate::tuning::Tuning;
 
 /// Where one column of a segment comes from.
@@ -189,7 +189,7 @@ impl StreamPlan {
         Ok(PlannedSegment { rows: 0, columns, remaps: Vec::new(), pages })
     }
 
-    /// Makes ready to work on a chunk: one of the rest is taken from the book, and the layout grows
+    /// Makes ready to work on a chunk: one of the rest is planned now, and the layout grows
     /// where it lies otherwise than those before.
     ///
     /// # Errors
@@ -197,16 +197,13 @@ impl StreamPlan {
     pub(crate) fn begin(
         &mut self,
         execution: &mut CudaExecution,
-        book: &Book,
         number: usize,
+        chunk: &ChunkSource,
     ) -> Result<(), CudaError> {
         if number < self.chunks.len() {
             return Ok(());
         }
-        let Some(chunk) = book.lock().remove(&number) else {
-            return Err(ExecError::Internal(format!("chunk {number} was begun before")).into());
-        };
-        let planned = self.planned(execution, &chunk)?;
+        let planned = self.planned(execution, chunk)?;
         let layouts = planned.segments.iter().map(PlannedSegment::layout);
         let layout = SegmentLayout::merged(self.layout.clone().into_iter().chain(layouts));
         if layout != self.layout

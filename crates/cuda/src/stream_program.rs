@@ -22,7 +22,7 @@
 mod keep;
 mod pages;
 
-use headrace_flow::{BoxError, DeviceProgram, DeviceSlice, More, SlotChunk, Verdict};
+use headrace_flow::{BoxError, DeviceProgram, DeviceSlice, FedChunk, More, SlotChunk, Verdict};
 use headrace_gpu::{DeviceBuffer, Event, Function, Stream};
 use headrace_pipeline::ExecError;
 
@@ -36,7 +36,7 @@ use crate::progress::{Again, Progress};
 use crate::resident::{ColumnKey, ResidentColumn};
 use crate::rows::{RowOutput, RowTransfer};
 use crate::status::{STATUS_BYTES, groups_of};
-use crate::stream_chunks::Book;
+use crate::stream_chunks::ChunkSource;
 use crate::stream_plan::{ColumnOrigin, PlannedChunk, PlannedPages, PlannedSegment, StreamPlan};
 use crate::upload::{UPLOAD_KERNEL_NAME, queue_upload, upload_source};
 
@@ -102,8 +102,6 @@ pub(crate) struct ChunkBounds {
 pub struct StreamProgram<'a> {
     execution: CudaExecution,
     plan: StreamPlan,
-    /// Chunks that no device has begun yet.
-    book: Book,
     bounds: ChunkBounds,
     slots: Vec<Slot>,
     /// What the pages of chunks need; `None`: there are none.
@@ -126,7 +124,6 @@ impl<'a> StreamProgram<'a> {
     pub(crate) fn new(
         execution: CudaExecution,
         plan: StreamPlan,
-        book: &Book,
         (slots, bounds): (usize, ChunkBounds),
         output: &'a RowOutput<'a>,
     ) -> Result<Self, CudaError> {
@@ -136,7 +133,6 @@ impl<'a> StreamProgram<'a> {
         let mut program = Self {
             execution,
             plan,
-            book: Book::clone(book),
             bounds,
             slots: Vec::with_capacity(slots),
             pages: None,
@@ -385,9 +381,9 @@ impl<'a> StreamProgram<'a> {
 // SAFETY: it has no output. What its kernels and copies use lies in the slots' buffers, the
 // execution and the plan, which live as long as the program; a slot's own memory is used for the
 // next chunk only when the race gives it out again.
-unsafe impl DeviceProgram for StreamProgram<'_> {
-    fn begin(&mut self, chunk: usize) -> Result<(), BoxError> {
-        Ok(self.plan.begin(&mut self.execution, &self.book, chunk)?)
+unsafe impl DeviceProgram<ChunkSource> for StreamProgram<'_> {
+    fn begin(&mut self, chunk: &FedChunk<ChunkSource>) -> Result<(), BoxError> {
+        Ok(self.plan.begin(&mut self.execution, chunk.number, &chunk.payload)?)
     }
 
     fn is_resident(&mut self, chunk: usize, buffer: usize) -> bool {

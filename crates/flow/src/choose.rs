@@ -12,7 +12,7 @@ use crate::cache::{CacheKey, Cached, Reservation};
 use crate::registered::SharedMapping;
 use crate::report::Reasons;
 use crate::{
-    AccessPath, DeviceReader, MappingPool, Race, RaceError, RaceOptions, ReadSpec, RegisteredPool,
+    AccessPath, DeviceReader, MappingPool, RaceError, RaceOptions, ReadSpec, RegisteredPool,
 };
 
 /// Stretches of 64 KiB per extent that are sampled in the page cache. A wrong guess costs time
@@ -95,13 +95,13 @@ impl<'a> Chooser<'a> {
     /// Lanes of one race share the race's number in the host cache, and mappings if a pool is
     /// given.
     pub fn new(
-        race: &'a Race,
+        options: &'a RaceOptions,
         destination: Destination,
         cache_race: u64,
         pool: Option<Arc<MappingPool>>,
     ) -> Self {
         Chooser {
-            options: &race.options,
+            options,
             destination,
             cache_race,
             pool,

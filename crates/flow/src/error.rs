@@ -1,11 +1,8 @@
 //! Why a race ended without an answer.
 
-use headrace_io::{IoError, OutOfBudget};
+use headrace_io::{BoxError, IoError, OutOfBudget};
 
 use crate::{AccessPath, WriteAccess};
-
-/// An error of a consumer or of a device: any error that can be sent between threads.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The first error of a race.
 #[derive(Debug, thiserror::Error)]

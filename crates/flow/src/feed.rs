@@ -1,82 +1,20 @@
 //! The source of a race's chunks: a list, or a producer that makes them on demand.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
 
 use crossbeam_channel::Sender;
-use headrace_io::ReadAt;
+use headrace_io::{ChunkFeed, FedChunk, ReadSpec};
 use parking_lot::Mutex;
 
-use crate::{BoxError, ChunkSpec, Race, RaceError, ReadSpec};
-
-/// Makes the chunks of a race one by one, numbered from 0.
-pub trait ChunkFeed: Send + fmt::Debug {
-    /// The next chunk; `None` after the last. Never waits: if there is none yet, `waker` is woken
-    /// when there is. Called by the threads that drive reads, one at a time.
-    ///
-    /// # Errors
-    /// Any failure; it ends the race with [`RaceError::Feed`].
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>>;
-}
-
-/// A chunk from a feed.
-#[derive(Debug, Clone, Default)]
-pub struct FedChunk {
-    /// The reads. [`ReadSpec::file`] is the feed's own number, the same for the same file; a file
-    /// in memory may have any.
-    pub spec: ChunkSpec,
-    /// The file of each read. A file in memory ([`ReadAt::is_in_memory`]) is released when the
-    /// chunk is done; the others are checked after the race.
-    pub files: Vec<Arc<dyn ReadAt>>,
-    /// The preferred lane; an idle lane may steal the chunk. `None`: [`Affinity`] decides.
-    ///
-    /// [`Affinity`]: crate::Affinity
-    pub lane: Option<usize>,
-    /// Whether no other lane may take it, even when idle: it leaves data on that lane's device that
-    /// later races look for there.
-    pub is_bound: bool,
-}
-
-/// Bounds of a feed before its first chunk.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FeedBounds {
-    /// Upper bound of the wanted bytes of all chunks, if known.
-    pub bytes: Option<u64>,
-    /// Upper bound of the number of chunks, if known.
-    pub chunks: Option<u64>,
-    /// Upper bound of [`ChunkSpec::slot_bytes`]; chunks in memory that are consumed in place do not
-    /// count. A larger chunk is an error.
-    pub slot_bytes: usize,
-}
-
-impl FeedBounds {
-    /// Of a list of chunks.
-    pub(crate) fn of(chunks: &[ChunkSpec]) -> FeedBounds {
-        FeedBounds {
-            bytes: Some(chunks.iter().map(ChunkSpec::bytes).sum()),
-            chunks: Some(chunks.len() as u64),
-            slot_bytes: chunks.iter().map(ChunkSpec::slot_bytes).max().unwrap_or(0),
-        }
-    }
-}
-
-/// A chunk in process.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub number: usize,
-    pub reads: Vec<ReadSpec>,
-    /// By read.
-    pub files: Vec<Arc<dyn ReadAt>>,
-    pub lane: Option<usize>,
-    pub is_bound: bool,
-}
+use crate::race::check;
+use crate::{ChunkSpec, Race, RaceError};
 
 /// The chunks of one run of a race: numbered, checked, and with their files recorded.
 #[derive(Debug)]
-pub(crate) struct Chunks {
+pub(crate) struct Chunks<P> {
     /// `None`: they are listed.
-    feed: Option<Box<dyn ChunkFeed>>,
+    feed: Option<Box<dyn ChunkFeed<P>>>,
     next: usize,
     /// Whether there are no more.
     pub has_ended: bool,
@@ -84,10 +22,10 @@ pub(crate) struct Chunks {
     pub is_waiting: bool,
 }
 
-impl Chunks {
+impl<P: Default> Chunks<P> {
     /// # Errors
     /// [`RaceError::Feed`] if an earlier run took the race's feed.
-    pub fn of(race: &Race) -> Result<Chunks, RaceError> {
+    pub fn of(race: &Race<P>) -> Result<Self, RaceError> {
         let taken = || RaceError::Feed { source: "a race over a feed runs once".into() };
         let feed = match &race.feed {
             None => None,
@@ -104,9 +42,9 @@ impl Chunks {
     /// The next chunk of the race, `None` after the last.
     pub fn poll_next(
         &mut self,
-        race: &Race,
+        race: &Race<P>,
         waker: &Waker,
-    ) -> Poll<Option<Result<Chunk, RaceError>>> {
+    ) -> Poll<Option<Result<FedChunk<P>, RaceError>>> {
         self.is_waiting = false;
         if self.has_ended {
             return Poll::Ready(None);
@@ -128,52 +66,24 @@ impl Chunks {
         };
         self.next += 1;
         let taken = fed.map_err(|source| RaceError::Feed { source });
-        let chunk = taken.and_then(|fed| self.taken(race, number, fed));
+        let chunk = taken.and_then(|fed| self.taken(race, FedChunk { number, ..fed }));
         self.has_ended = chunk.is_err();
         Poll::Ready(Some(chunk))
     }
 
-    fn taken(&self, race: &Race, number: usize, fed: FedChunk) -> Result<Chunk, RaceError> {
-        let FedChunk { spec, files, lane, is_bound } = fed;
+    fn taken(&self, race: &Race<P>, chunk: FedChunk<P>) -> Result<FedChunk<P>, RaceError> {
         if !self.is_list() {
-            check(number, &spec, |buffer, _| files.get(buffer))?;
-            race.note_files(&spec, &files);
+            check(chunk.number, &chunk.reads, |buffer, _| chunk.files.get(buffer))?;
+            race.note_files(&chunk);
         }
-        Ok(Chunk { number, reads: spec.reads, files, lane, is_bound })
+        Ok(chunk)
     }
 }
 
-fn listed(race: &Race, spec: &ChunkSpec) -> FedChunk {
+fn listed<P: Default>(race: &Race<P>, spec: &ChunkSpec) -> FedChunk<P> {
     let file = |read: &ReadSpec| race.files[read.file].clone();
     let files = spec.reads.iter().map(file).collect();
-    FedChunk { spec: spec.clone(), files, ..FedChunk::default() }
-}
-
-/// Error unless every read lies inside of its file.
-pub(crate) fn check<'f>(
-    chunk: usize,
-    spec: &ChunkSpec,
-    file_of: impl Fn(usize, &ReadSpec) -> Option<&'f Arc<dyn ReadAt>>,
-) -> Result<(), RaceError> {
-    for (buffer, read) in spec.reads.iter().enumerate() {
-        let bad = |what| Err(RaceError::BadChunk { chunk, buffer, what });
-        let Some(file) = file_of(buffer, read) else {
-            return bad(format!("there is no file {}", read.file));
-        };
-        let end = read.offset.checked_add(read.bytes);
-        let inside = match file.is_in_memory() {
-            true => read.bytes == 0 || file.bytes_in_memory(read.offset, read.bytes).is_some(),
-            false => end.is_some_and(|end| end <= file.size_bytes()),
-        };
-        if !inside {
-            let (path, size_bytes) = (file.path().display(), file.size_bytes());
-            return bad(format!(
-                "{} bytes at offset {} do not lie inside {path} of {size_bytes} bytes",
-                read.bytes, read.offset,
-            ));
-        }
-    }
-    Ok(())
+    FedChunk { reads: spec.reads.clone(), files, ..FedChunk::default() }
 }
 
 /// Wakes all drivers of a race when its feed has a chunk.

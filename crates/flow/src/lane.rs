@@ -7,9 +7,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_io::{ReadAt, Window};
+use headrace_io::{BoxError, FedChunk, ReadAt, Window};
 
-use crate::{BoxError, OutputSpec, Verdict};
+use crate::{OutputSpec, Verdict};
 
 /// Alignment of every buffer in a slot's device memory.
 pub const DEVICE_ALIGN_BYTES: usize = 256;
@@ -111,7 +111,7 @@ pub trait DeviceReader: Send + Sync + fmt::Debug {
 /// [`headrace_io::EXTENT_ALIGN_BYTES`], overlap none of another slot, be used by nobody else
 /// during a race (but for the copies that `copy_to_host` and
 /// `copy_appended` enqueue), and live as long as the lane.
-pub unsafe trait DeviceLane {
+pub unsafe trait DeviceLane<P = ()> {
     /// Number of slots (at least 1).
     fn slots(&self) -> usize;
 
@@ -154,7 +154,7 @@ pub unsafe trait DeviceLane {
     ///
     /// # Errors
     /// Why the chunk cannot be processed.
-    fn begin(&mut self, _chunk: usize) -> Result<(), BoxError> {
+    fn begin(&mut self, _chunk: &FedChunk<P>) -> Result<(), BoxError> {
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! back into files.
 //!
 //! ```text
-//!  ChunkSpec ──► choose ──┬─ in place: page cache (mapped), host cache ──────────┐
+//!   FedChunk ──► choose ──┬─ in place: page cache (mapped), host cache ──────────┐
 //!  (extents)   (per read) │                                                      ▼
 //!                         └─ cold: slot ──► read (io_uring, threads) ──► queue ──► consumer threads
 //!                             ▲                                                  │        │
@@ -16,7 +16,8 @@
 //! ```
 //!
 //! * A [`Race`] runs over a list of chunks, or over a [`ChunkFeed`] that makes them on demand; a
-//!   chunk is a list of extents ([`ReadSpec`]) of files, or of memory from another producer. A few
+//!   [`FedChunk`] is a list of extents ([`ReadSpec`]) of files, or of memory from another producer, and a payload
+//!   that the race hands to the consumer with the bytes. A few
 //!   chunks per consumer or slot are in flight at a time, and only their bookkeeping is allocated
 //!   while the race runs. [`Race::run_host`] hands every chunk, in any order and exactly once, to
 //!   one of several [`HostConsumer`]s; [`Race::run_device`] drives a [`DeviceLane`],
@@ -52,6 +53,7 @@ mod feed;
 mod host;
 mod lane;
 mod memory_source;
+mod options;
 mod outbox;
 mod output;
 mod race;
@@ -71,21 +73,22 @@ pub use cuda::{
     CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, HostMemory, More, PageableLane,
     SlotChunk, pageable_slots,
 };
-pub use error::{BoxError, RaceError};
-pub use feed::{ChunkFeed, FedChunk, FeedBounds};
-pub use headrace_io::{DirectEngine, InputPolicy, MappingPool};
+pub use error::RaceError;
+pub use headrace_io::{
+    BoxError, ChunkFeed, DirectEngine, FedChunk, FeedBounds, InputPolicy, MappingPool, NextChunk,
+    ReadSpec,
+};
+pub use host::{HostConsumer, HostProducer};
 pub use lane::{
     DEVICE_ALIGN_BYTES, DeviceLane, DeviceRange, DeviceReader, DeviceTimes, HostRegistrar,
     Registration, StageSpans,
 };
+pub use options::RaceOptions;
 pub use outbox::{Outbox, OutputBuffer};
 pub use output::OutputSpec;
 pub use race::Race;
 pub use registered::{RegisteredPool, RegisteredStats};
 pub use report::{Bottleneck, BytesByPath, DevicesReport, LatencySummary, RaceReport, Stage};
 pub use schedule::Affinity;
-pub use spec::{
-    AccessPath, ChunkSpec, ConsumerLimit, HostConsumer, HostProducer, RaceOptions, ReadSpec,
-    Verdict, WriteAccess,
-};
+pub use spec::{AccessPath, ChunkSpec, ConsumerLimit, Verdict, WriteAccess};
 pub use trace::{Count, Span, Trace};

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::append::HEADROOM_BYTES;
 use crate::cancel::LOOK_INTERVAL;
-use crate::host::{Event, FilledWindow, Shared, Target};
+use crate::host::{Event, FilledWindow, Target};
 use crate::slots::SlotRing;
 use crate::stop::Stop;
 use crate::{BoxError, OutputSpec, RaceError};
@@ -98,16 +98,14 @@ pub struct Outbox<'a> {
 }
 
 impl<'a> Outbox<'a> {
-    pub(crate) fn new(shared: &'a Shared<'a>, chunk: usize) -> Self {
-        Outbox {
-            ring: shared.outputs.as_ref(),
-            sinks: &shared.race.sinks,
-            stop: &shared.stop,
-            events: &shared.events,
-            chunk,
-            appends: shared.race.appends,
-            waited_ns: 0,
-        }
+    pub(crate) fn new(
+        ring: Option<&'a OutputRing>,
+        (sinks, appends): (&'a [Arc<dyn WriteAt>], bool),
+        stop: &'a Stop,
+        events: &'a Sender<Event>,
+        chunk: usize,
+    ) -> Self {
+        Outbox { ring, sinks, stop, events, chunk, appends, waited_ns: 0 }
     }
 
     pub(crate) fn waited_ns(&self) -> u64 {

@@ -3,24 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use headrace_io::ReadAt;
 use headrace_io::write::WriteAt;
+use headrace_io::{ChunkFeed, FedChunk, FeedBounds, ReadAt, ReadSpec};
 use parking_lot::Mutex;
 
-use crate::feed::{self, FeedBounds};
-use crate::spec::Silent;
-use crate::{
-    AccessPath, Affinity, CancelToken, ChunkFeed, ChunkSpec, DeviceLane, DevicesReport,
-    HostConsumer, HostProducer, RaceError, RaceOptions, RaceReport, device, host, slots,
-};
+use crate::{AccessPath, CancelToken, ChunkSpec, RaceError, RaceOptions, slots};
 
 /// Chunks on their way to a processor. A race over a list of chunks can be run more than once.
 #[derive(Debug)]
-pub struct Race {
+pub struct Race<P = ()> {
     pub(crate) files: Vec<Arc<dyn ReadAt>>,
     pub(crate) chunks: Vec<ChunkSpec>,
     /// The producer of the chunks, until a run takes it; `None`: they are listed.
-    pub(crate) feed: Option<Mutex<Option<Box<dyn ChunkFeed>>>>,
+    pub(crate) feed: Option<Mutex<Option<Box<dyn ChunkFeed<P>>>>>,
     pub(crate) bounds: FeedBounds,
     /// Files of a feed's chunks, by the feed's numbers.
     fed_files: Mutex<HashMap<usize, Arc<dyn ReadAt>>>,
@@ -32,11 +27,6 @@ pub struct Race {
 }
 
 impl Race {
-    /// The token that ends it early.
-    pub fn token(&self) -> &CancelToken {
-        &self.token
-    }
-
     /// A race over `chunks` of `files`. Nothing is read yet.
     ///
     /// # Errors
@@ -49,7 +39,7 @@ impl Race {
         token: CancelToken,
     ) -> Result<Race, RaceError> {
         for (chunk, spec) in chunks.iter().enumerate() {
-            feed::check(chunk, spec, |_, read| files.get(read.file))?;
+            check(chunk, &spec.reads, |_, read| files.get(read.file))?;
         }
         // What is mapped needs no slot.
         let past_slots = matches!(
@@ -62,26 +52,37 @@ impl Race {
             };
             chunks.iter().enumerate().try_for_each(fits)?;
         }
-        let bounds = FeedBounds::of(&chunks);
+        let bounds = FeedBounds {
+            bytes: Some(chunks.iter().map(ChunkSpec::bytes).sum()),
+            chunks: Some(chunks.len() as u64),
+            slot_bytes: chunks.iter().map(ChunkSpec::slot_bytes).max().unwrap_or(0),
+        };
         Ok(Race { files, chunks, ..Race::fed_by(None, bounds, options, token) })
+    }
+}
+
+impl<P> Race<P> {
+    /// The token that ends it early.
+    pub fn token(&self) -> &CancelToken {
+        &self.token
     }
 
     /// A race over the chunks that a feed makes. It can be run once.
     pub fn fed(
-        feed: Box<dyn ChunkFeed>,
+        feed: Box<dyn ChunkFeed<P>>,
         bounds: FeedBounds,
         options: RaceOptions,
         token: CancelToken,
-    ) -> Race {
+    ) -> Self {
         Race::fed_by(Some(Mutex::new(Some(feed))), bounds, options, token)
     }
 
     fn fed_by(
-        feed: Option<Mutex<Option<Box<dyn ChunkFeed>>>>,
+        feed: Option<Mutex<Option<Box<dyn ChunkFeed<P>>>>>,
         bounds: FeedBounds,
         options: RaceOptions,
         token: CancelToken,
-    ) -> Race {
+    ) -> Self {
         Race {
             files: Vec::new(),
             chunks: Vec::new(),
@@ -98,7 +99,7 @@ impl Race {
     /// Sends the chunks' output to these sinks, which [`OutputSpec`](crate::OutputSpec) names by
     /// index. When a run has ended well, all output is written; the caller commits the sinks. After
     /// an error their content is unspecified.
-    pub fn with_outputs(mut self, sinks: Vec<Arc<dyn WriteAt>>) -> Race {
+    pub fn with_outputs(mut self, sinks: Vec<Arc<dyn WriteAt>>) -> Self {
         (self.sinks, self.appends) = (sinks, false);
         self
     }
@@ -108,7 +109,7 @@ impl Race {
     /// in whatever order they finished. Chunks are begun in order. When a run has ended well, growing sinks
     /// ([`SinkFile::growing`](headrace_io::write::SinkFile::growing)) know their size; after an early end they
     /// hold the data of the chunks before it.
-    pub fn with_appended(self, sinks: Vec<Arc<dyn WriteAt>>) -> Race {
+    pub fn with_appended(self, sinks: Vec<Arc<dyn WriteAt>>) -> Self {
         Race { sinks, appends: true, ..self }
     }
 
@@ -123,68 +124,13 @@ impl Race {
     }
 
     /// Records files to be checked after the race.
-    pub(crate) fn note_files(&self, spec: &ChunkSpec, files: &[Arc<dyn ReadAt>]) {
+    pub(crate) fn note_files(&self, chunk: &FedChunk<P>) {
         let mut fed_files = self.fed_files.lock();
-        for (read, file) in spec.reads.iter().zip(files) {
+        for (read, file) in chunk.reads.iter().zip(&chunk.files) {
             if !file.is_in_memory() && !fed_files.contains_key(&read.file) {
                 fed_files.insert(read.file, file.clone());
             }
         }
-    }
-
-    /// Hands every chunk to one of the consumers, each on its own thread, and returns the
-    /// consumers. The calling thread drives the reads.
-    ///
-    /// # Errors
-    /// The first error; see [`RaceError`]. The consumers' results are then invalid.
-    pub fn run_host<C: HostConsumer>(
-        &self,
-        consumers: Vec<C>,
-    ) -> Result<(Vec<C>, RaceReport), RaceError> {
-        let silent = consumers.into_iter().map(Silent).collect();
-        let (consumers, report) = host::run(self, silent)?;
-        Ok((consumers.into_iter().map(|Silent(consumer)| consumer).collect(), report))
-    }
-
-    /// Like [`run_host`](Race::run_host), with consumers that produce output: see
-    /// [`with_outputs`](Race::with_outputs). The calling thread drives reads and writes.
-    ///
-    /// # Errors
-    /// The first error; see [`RaceError`].
-    pub fn run_host_writing<P: HostProducer>(
-        &self,
-        producers: Vec<P>,
-    ) -> Result<(Vec<P>, RaceReport), RaceError> {
-        host::run(self, producers)
-    }
-
-    /// Streams every chunk through the slots of a device lane. The calling thread drives reads,
-    /// copies, launches and writes.
-    ///
-    /// # Errors
-    /// The first error; see [`RaceError`]. The lane is synchronised in any case.
-    pub fn run_device<L: DeviceLane + ?Sized>(
-        &self,
-        lane: &mut L,
-    ) -> Result<RaceReport, RaceError> {
-        device::run(self, lane)
-    }
-
-    /// Streams every chunk, exactly once, through one of several lanes, each driven by its own
-    /// thread. A lane begins the chunks that `affinity` gives it in order; an idle lane steals the
-    /// last chunk of the lane with the most left. The first error ends all lanes.
-    ///
-    /// Reader threads are divided among the lanes; each lane has its own slots, queues and
-    /// in-flight reads.
-    ///
-    /// # Errors
-    /// The first error; see [`RaceError`]. All lanes are synchronised in any case.
-    pub fn run_devices(
-        &self,
-        lanes: Vec<&mut (dyn DeviceLane + Send)>,
-        affinity: &Affinity,
-    ) -> Result<DevicesReport, RaceError> {
-        device::run_many(self, lanes, affinity)
     }
 
     /// Whatever the error, a changed file is the better explanation: its bytes may have been a
@@ -199,4 +145,31 @@ impl Race {
         }
         error.map_or(Ok(()), Err)
     }
+}
+
+/// Error unless every read lies inside of its file.
+pub(crate) fn check<'f>(
+    chunk: usize,
+    reads: &[ReadSpec],
+    file_of: impl Fn(usize, &ReadSpec) -> Option<&'f Arc<dyn ReadAt>>,
+) -> Result<(), RaceError> {
+    for (buffer, read) in reads.iter().enumerate() {
+        let bad = |what| Err(RaceError::BadChunk { chunk, buffer, what });
+        let Some(file) = file_of(buffer, read) else {
+            return bad(format!("there is no file {}", read.file));
+        };
+        let end = read.offset.checked_add(read.bytes);
+        let inside = match file.is_in_memory() {
+            true => read.bytes == 0 || file.bytes_in_memory(read.offset, read.bytes).is_some(),
+            false => end.is_some_and(|end| end <= file.size_bytes()),
+        };
+        if !inside {
+            let (path, size_bytes) = (file.path().display(), file.size_bytes());
+            return bad(format!(
+                "{} bytes at offset {} do not lie inside {path} of {size_bytes} bytes",
+                read.bytes, read.offset,
+            ));
+        }
+    }
+    Ok(())
 }

@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
+use headrace_io::{FedChunk, ReadSpec};
 use parking_lot::Mutex;
 
-use crate::feed::{Chunk, Chunks};
-use crate::{Race, RaceError, ReadSpec};
+use crate::feed::Chunks;
+use crate::{Race, RaceError};
 
 /// Maximum of a feed's chunks waiting on the lists, per lane, not counting bound ones: the race's
 /// look-ahead.
@@ -31,7 +32,7 @@ impl Affinity {
         Affinity { by_file: lanes }
     }
 
-    fn of(&self, chunk: &Chunk, lanes: usize) -> Option<usize> {
+    fn of<P>(&self, chunk: &FedChunk<P>, lanes: usize) -> Option<usize> {
         chunk.lane.or_else(|| self.of_files(&chunk.reads)).filter(|lane| *lane < lanes)
     }
 
@@ -53,41 +54,37 @@ impl Affinity {
 /// of chunks and an affinity always give the same lists, so that cached data on a device is found
 /// again.
 #[derive(Debug)]
-pub(crate) struct Schedule<'a> {
-    race: &'a Race,
+pub(crate) struct Schedule<'a, P> {
+    race: &'a Race<P>,
     affinity: &'a Affinity,
-    state: Mutex<State>,
+    state: Mutex<State<P>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct State<P> {
     /// By lane: chunks that it takes unless an idle lane steals them.
-    lists: Vec<VecDeque<Chunk>>,
+    lists: Vec<VecDeque<FedChunk<P>>>,
     /// By lane: chunks that only it takes, first.
-    bound: Vec<VecDeque<Chunk>>,
-    chunks: Chunks,
+    bound: Vec<VecDeque<FedChunk<P>>>,
+    chunks: Chunks<P>,
     ahead_max: usize,
     in_turn: usize,
 }
 
 /// A chunk to work on.
 #[derive(Debug)]
-pub(crate) struct Taken {
-    pub chunk: Chunk,
+pub(crate) struct Taken<P> {
+    pub chunk: FedChunk<P>,
     /// Whether it was on another lane's list.
     pub stolen: bool,
 }
 
-impl<'a> Schedule<'a> {
+impl<'a, P: Default> Schedule<'a, P> {
     /// Lists for `lanes` lanes (at least 1).
     ///
     /// # Errors
     /// [`RaceError::Feed`] if the race's feed was taken before.
-    pub fn new(
-        race: &'a Race,
-        lanes: usize,
-        affinity: &'a Affinity,
-    ) -> Result<Schedule<'a>, RaceError> {
+    pub fn new(race: &'a Race<P>, lanes: usize, affinity: &'a Affinity) -> Result<Self, RaceError> {
         let chunks = Chunks::of(race)?;
         let ahead_max = if chunks.is_list() { usize::MAX } else { lanes * AHEAD_PER_LANE };
         let lists = || (0..lanes).map(|_| VecDeque::new()).collect();
@@ -101,7 +98,7 @@ impl<'a> Schedule<'a> {
     ///
     /// # Errors
     /// Those of the feed.
-    pub fn take(&self, lane: usize, waker: &Waker) -> Result<Option<Taken>, RaceError> {
+    pub fn take(&self, lane: usize, waker: &Waker) -> Result<Option<Taken<P>>, RaceError> {
         let mut state = self.state.lock();
         let State { lists, bound, chunks, ahead_max, in_turn } = &mut *state;
         if let Some(chunk) = bound[lane].pop_front().or_else(|| lists[lane].pop_front()) {
@@ -145,7 +142,7 @@ impl<'a> Schedule<'a> {
     }
 }
 
-impl State {
+impl<P> State<P> {
     /// Whether a list has a chunk that the lane may take.
     fn has_for(&self, lane: usize) -> bool {
         !self.bound[lane].is_empty() || !self.lists.iter().all(VecDeque::is_empty)
@@ -156,14 +153,16 @@ impl State {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{BoxError, CancelToken, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, RaceOptions};
+    use headrace_io::{ChunkFeed, FeedBounds, NextChunk};
+
+    use crate::{CancelToken, ChunkSpec, RaceOptions};
 
     /// Chunks whose lanes are these, with whether they are bound to them.
     #[derive(Debug)]
     struct Lanes(VecDeque<(Option<usize>, bool)>);
 
     impl ChunkFeed for Lanes {
-        fn poll_next(&mut self, _waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>> {
+        fn poll_next(&mut self, _waker: &Waker) -> NextChunk {
             Poll::Ready(
                 self.0
                     .pop_front()
@@ -182,12 +181,12 @@ mod tests {
         Race::fed(feed, FeedBounds::default(), RaceOptions::default(), CancelToken::new())
     }
 
-    fn take(schedule: &Schedule<'_>, lane: usize) -> Option<(usize, bool)> {
+    fn take(schedule: &Schedule<'_, ()>, lane: usize) -> Option<(usize, bool)> {
         let taken = schedule.take(lane, Waker::noop()).unwrap()?;
         Some((taken.chunk.number, taken.stolen))
     }
 
-    fn all_of(schedule: &Schedule<'_>, lane: usize) -> Vec<(usize, bool)> {
+    fn all_of(schedule: &Schedule<'_, ()>, lane: usize) -> Vec<(usize, bool)> {
         std::iter::from_fn(|| take(schedule, lane)).collect()
     }
 
@@ -206,8 +205,7 @@ mod tests {
         let lane = |reads: &[(usize, u64)]| {
             let read = |&(file, bytes): &(usize, u64)| ReadSpec { file, offset: 0, bytes };
             let reads = reads.iter().map(read).collect();
-            let files = Vec::new();
-            affinity.of(&Chunk { number: 0, reads, files, lane: None, is_bound: false }, 2)
+            affinity.of(&FedChunk { reads, ..FedChunk::<()>::default() }, 2)
         };
         assert_eq!(lane(&[(0, 10), (1, 30)]), Some(1));
         assert_eq!(lane(&[(0, 10), (1, 3), (0, 1)]), Some(0));

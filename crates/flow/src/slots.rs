@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use headrace_io::{
-    AlignedBuffer, EXTENT_ALIGN_BYTES, MemoryBudget, MemoryUse, OutOfBudget, Placement,
+    AlignedBuffer, EXTENT_ALIGN_BYTES, MemoryBudget, MemoryUse, OutOfBudget, Placement, ReadSpec,
     Reservation, Window,
 };
 
-use crate::spec::slot_bytes_of;
-use crate::{RaceError, ReadSpec};
+use crate::RaceError;
 
 /// Equal slots in one piece of memory, which the system allocates on use.
 #[derive(Debug)]
@@ -104,7 +103,7 @@ pub(crate) fn check_fits(
     reads: &[ReadSpec],
     slot_bytes: usize,
 ) -> Result<(), RaceError> {
-    let needed_bytes = slot_bytes_of(reads);
+    let needed_bytes = ReadSpec::slot_bytes_of(reads);
     match needed_bytes <= slot_bytes {
         true => Ok(()),
         false => Err(RaceError::ChunkTooLarge { chunk, needed_bytes, slot_bytes }),

@@ -1,31 +1,26 @@
 //! A table's interface to streaming readers: chunks one by one, and their bounds before the first.
 
-use std::fmt;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::{Poll, Waker};
 
-use headrace_io::ReadAt;
+use headrace_io::{ChunkFeed, FedChunk, FeedBounds, ReadAt, ReadSpec};
 use headrace_ir::{Chunk, Encoding};
 
 use crate::Result;
 use crate::arrow::ColumnBound;
 
-/// Chunks of a table, in row order, made on demand. None is retained.
-pub trait Feed: Send + fmt::Debug {
-    /// Bounds before the first chunk.
-    fn bounds(&self) -> FeedBounds;
+/// Chunks of a table, in row order, made on demand, with what a plan wants to know of them. None is retained.
+///
+/// An error is a [`FormatError`](crate::FormatError): an invalid extent, a failed producer, a batch without the
+/// table's columns.
+pub trait Feed: ChunkFeed<Chunk> {
+    /// What is known before the first chunk.
+    fn facts(&self) -> FeedFacts;
 
     /// Code translation tables of all chunks, see [`headrace_ir::ColumnExtents::remap`].
     fn remaps(&self) -> &[Arc<[i32]>];
-
-    /// The next chunk; `None` after the last. Never waits: if a producer has none yet, `waker` is
-    /// woken when it has.
-    ///
-    /// # Errors
-    /// An invalid extent, a failed producer, a batch without the table's columns. Nothing follows
-    /// an error.
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>>;
 
     /// What was yielded and omitted so far.
     fn totals(&self) -> ChunkTotals;
@@ -66,30 +61,51 @@ impl FirstBy {
     }
 }
 
-/// A chunk from a feed.
-#[derive(Clone, Debug)]
-pub struct FedChunk {
-    /// The reads.
-    pub chunk: Chunk,
-    /// The location of its extents, if not in the table's files.
-    pub memory: Option<Arc<dyn ReadAt>>,
+/// A chunk with what is read of it: each extent of each segment, from the file that the segment lies in.
+pub(crate) fn fed(
+    chunk: Chunk,
+    mut file_of: impl FnMut(u32) -> Result<Arc<dyn ReadAt>>,
+) -> Result<FedChunk<Chunk>> {
+    let (mut reads, mut files) = (Vec::new(), Vec::new());
+    for segment in &chunk.segments {
+        let from = file_of(segment.file)?;
+        for extent in segment.extents() {
+            let (file, offset) = (segment.file as usize, extent.offset);
+            reads.push(ReadSpec { file, offset, bytes: extent.bytes });
+            files.push(Arc::clone(&from));
+        }
+    }
+    Ok(FedChunk { reads, files, payload: chunk, ..FedChunk::default() })
 }
 
-/// Bounds of a feed before its first chunk. All are upper bounds that need no walk through the
+/// Files of a table by number, each opened once.
+#[derive(Debug, Default)]
+pub(crate) struct Opened(HashMap<u32, Arc<dyn ReadAt>>);
+
+impl Opened {
+    pub(crate) fn file(
+        &mut self,
+        number: u32,
+        open: impl FnOnce() -> Result<Arc<dyn ReadAt>>,
+    ) -> Result<Arc<dyn ReadAt>> {
+        Ok(Arc::clone(match self.0.entry(number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(open()?),
+        }))
+    }
+}
+
+/// Facts about a feed before its first chunk. Bounds are upper bounds that need no walk through the
 /// metadata of all record batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FeedBounds {
-    /// Rows of all chunks; `None`: unknown.
-    pub rows: Option<u64>,
-    /// Bytes of all chunks; `None`: unknown.
-    pub bytes: Option<u64>,
-    /// Number of chunks; `None`: unknown.
-    pub chunks: Option<u64>,
-    /// Bytes of the largest chunk, with [`ChunkOptions::extent_extra_bytes`] for each extent.
+pub struct FeedFacts {
+    /// Of its chunks, with [`ChunkOptions::extent_extra_bytes`] for each extent in a slot.
     ///
     /// [`ChunkOptions::extent_extra_bytes`]: crate::arrow::ChunkOptions::extent_extra_bytes
-    pub chunk_bytes: u64,
-    /// Like `chunk_bytes`, for the largest segment.
+    pub bounds: FeedBounds,
+    /// Rows of all chunks; `None`: unknown.
+    pub rows: Option<u64>,
+    /// Like the slot of the largest chunk, for the largest segment.
     pub segment_bytes: u64,
     /// The encodings of the columns in the first chunks (for pages, after decoding): later chunks
     /// may have dictionary codes of another width.

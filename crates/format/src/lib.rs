@@ -5,13 +5,13 @@
 //! ```text
 //! files, folders ──open──► ArrowTable: columns, statistics, dictionaries, identities
 //!                              │
-//!        needed columns ───────┼─feed─────────► ir::Chunk, one by one: byte ranges and how they lie
-//!        bounds to prune by ───┘                    (whoever executes reads them)
+//!        needed columns ───────┼─feed─────────► io::FedChunk, one by one: byte ranges to read, with the ir::Chunk
+//!        bounds to prune by ───┘                    that says how they lie (whoever executes reads them)
 //!                              └─read_batch───► arrow RecordBatch (any type, any compression)
 //!
 //! PostgreSQL's blocks ──heap::Decoder──► arrow RecordBatch, or a reason to let the server read them
 //!
-//! a producer ──BatchStream──► BatchTable ──feed──► ir::Chunk over the batches' own memory
+//! a producer ──BatchStream──► BatchTable ──feed──► io::FedChunk over the batches' own memory
 //!
 //! arrow RecordBatch ──ArrowWriter──► a file, whole or not at all
 //! ```
@@ -48,6 +48,6 @@ mod pages;
 mod table;
 
 pub use error::{FormatError, Result};
-pub use feed::{ChunkTotals, FedChunk, Feed, FeedBounds, FirstBy};
+pub use feed::{ChunkTotals, Feed, FeedFacts, FirstBy};
 pub use pages::{PageDecoder, PageSource, Pages};
 pub use table::Table;

@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use arrow_array::StringArray;
 use arrow_schema::SchemaRef;
-use headrace_io::{FileIdentity, InputPolicy, ReadAt};
+use headrace_io::{FileIdentity, InputPolicy};
 
-use crate::arrow::{ArrowTable, ChunkFeed, ChunkOptions, ColumnBound, ColumnStats};
+use crate::arrow::{ArrowFeed, ArrowTable, ChunkOptions, ColumnBound, ColumnStats};
 use crate::{Feed, PageDecoder, PageSource, Result};
 
 /// A table: columns, the facts known without reading them, and the bytes that hold them.
 ///
 /// Columns are numbered as in [`schema`](Self::schema), files as in
 /// [`Segment::file`](headrace_ir::Segment::file). Nothing here reads values; others read the
-/// extents of a [`Feed`]'s chunks from the files of [`open_file`](Self::open_file), or from the
-/// memory that comes with a chunk.
+/// extents of a [`Feed`]'s chunks from the files that come with them. These need not be open: there may be more files
+/// than may be open. Reading is an error if the file changed since the table was opened, unless the
+/// [policy](Self::policy) disables the check.
 pub trait Table: fmt::Debug + Send + Sync {
     /// The columns.
     fn schema(&self) -> &SchemaRef;
@@ -84,14 +85,6 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// The identities of the files when the table was opened.
     fn file_identity(&self, file: usize) -> FileIdentity;
 
-    /// A file for reading. It need not be open: there may be more files than may be open. Reading
-    /// is an error if the file changed since the table was opened, unless the
-    /// [policy](Self::policy) disables the check.
-    ///
-    /// # Errors
-    /// If it is not available.
-    fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>>;
-
     /// What distinguishes its rows besides its files, in words: tables of the same files are the same table only
     /// if these are equal.
     fn beyond_files(&self) -> Option<String> {
@@ -136,7 +129,7 @@ impl Table for ArrowTable {
         conditions: &[ColumnBound],
         options: ChunkOptions,
     ) -> Result<Box<dyn Feed>> {
-        Ok(Box::new(ChunkFeed::new(self, columns, conditions, options)?))
+        Ok(Box::new(ArrowFeed::new(self, columns, conditions, options)?))
     }
 
     fn file_count(&self) -> usize {
@@ -145,10 +138,6 @@ impl Table for ArrowTable {
 
     fn file_identity(&self, file: usize) -> FileIdentity {
         self.files()[file].identity()
-    }
-
-    fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>> {
-        Ok(self.files()[file].source_as(self.policy().check_identity))
     }
 
     fn beyond_files(&self) -> Option<String> {

@@ -11,7 +11,9 @@ use arrow_array::{
 use arrow_schema::{DataType, Schema};
 use headrace_format::arrow::ChunkOptions;
 use headrace_format::batches::{BatchTable, ProducerError, Ready, batch_channel};
-use headrace_format::{FedChunk, Feed, FormatError, Table};
+use headrace_format::{Feed, Table};
+use headrace_io::{BoxError, FedChunk};
+use headrace_ir::Chunk;
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     let columns = columns.into_iter().map(|(name, array)| (name, array, true));
@@ -34,7 +36,7 @@ fn table(batches: Vec<RecordBatch>) -> Arc<BatchTable> {
     Arc::new(BatchTable::new("t", &schema, ready(batches)))
 }
 
-fn next(feed: &mut dyn Feed) -> Option<Result<FedChunk, FormatError>> {
+fn next(feed: &mut dyn Feed) -> Option<Result<FedChunk<Chunk>, BoxError>> {
     match feed.poll_next(Waker::noop()) {
         Poll::Ready(next) => next,
         Poll::Pending => panic!("nothing yet"),
@@ -63,8 +65,8 @@ fn values_lie_where_the_producer_has_them() {
     let table = table(parts.to_vec());
     let options = ChunkOptions { part_rows_max: 128, ..ChunkOptions::default() };
     let mut feed = Arc::clone(&table).feed(&[0, 1], &[], options).unwrap();
-    let FedChunk { chunk, memory } = next(&mut *feed).unwrap().unwrap();
-    let memory = memory.unwrap();
+    let FedChunk { payload: chunk, files, .. } = next(&mut *feed).unwrap().unwrap();
+    let memory = &files[0];
     assert_eq!(
         chunk.segments.iter().map(|s| s.rows).collect::<Vec<_>>(),
         [100, 128, 128, 128, 29, 128, 128, 128, 103]
@@ -112,12 +114,15 @@ fn chunks_stay_below_what_was_said_before_the_first() {
             ..ChunkOptions::default()
         };
         let mut feed = table(parts.clone()).feed(&[0, 1], &[], options).unwrap();
-        let bounds = feed.bounds();
+        let facts = feed.facts();
         let mut rows = 0;
         while let Some(fed) = next(&mut *feed) {
-            let chunk = fed.unwrap().chunk;
+            let chunk = fed.unwrap().payload;
             let extents = chunk.segments.iter().map(|s| s.extents().count() as u64).sum::<u64>();
-            assert!(chunk.bytes() + extents * extra <= bounds.chunk_bytes, "{options:?}");
+            assert!(
+                chunk.bytes() + extents * extra <= facts.bounds.slot_bytes as u64,
+                "{options:?}"
+            );
             rows += chunk.rows();
         }
         assert_eq!(rows, 5201);
@@ -181,7 +186,7 @@ fn a_queue_holds_so_many_batches_and_wakes_who_waits() {
         match feed.poll_next(&waker) {
             Poll::Pending => std::thread::park_timeout(std::time::Duration::from_secs(20)),
             Poll::Ready(None) => break,
-            Poll::Ready(Some(chunk)) => chunks += usize::from(chunk.unwrap().chunk.rows() > 0),
+            Poll::Ready(Some(chunk)) => chunks += usize::from(chunk.unwrap().payload.rows() > 0),
         }
     }
     assert_eq!((producer.join().unwrap(), chunks), (50, 50));
@@ -204,10 +209,10 @@ fn dictionaries_of_batches_become_text_or_one_that_is_known() {
     };
     let known = Arc::new(with(vec!["a", "b", "c"]).unwrap());
     let mut feed = Arc::clone(&known).feed(&[0], &[], ChunkOptions::default()).unwrap();
-    let FedChunk { chunk, memory } = next(&mut *feed).unwrap().unwrap();
+    let FedChunk { payload: chunk, files, .. } = next(&mut *feed).unwrap().unwrap();
     let codes = chunk.segments.iter().flat_map(|segment| {
         let extent = segment.columns[0].values;
-        let bytes = memory.as_ref().unwrap().bytes_in_memory(extent.offset, extent.bytes).unwrap();
+        let bytes = files[0].bytes_in_memory(extent.offset, extent.bytes).unwrap();
         let codes = bytes.chunks_exact(4).map(|code| i32::from_le_bytes(code.try_into().unwrap()));
         codes.collect::<Vec<_>>()
     });

@@ -85,7 +85,7 @@ fn chunks(
     file_bytes: u64,
 ) -> Result<()> {
     let feed = table.feed(columns, conditions, options)?;
-    let (bounds, mut rows) = (feed.bounds(), 0);
+    let (facts, mut rows) = (feed.facts(), 0);
     for chunk in feed {
         let chunk = chunk?;
         rows += chunk.segments.iter().map(|segment| u64::from(segment.rows)).sum::<u64>();
@@ -94,7 +94,7 @@ fn chunks(
             assert!(end.is_some_and(|end| end <= file_bytes), "{extent:?} of {file_bytes} bytes");
         }
     }
-    assert!(bounds.rows.is_none_or(|bound| rows <= bound), "{rows} rows, {bounds:?}");
+    assert!(facts.rows.is_none_or(|bound| rows <= bound), "{rows} rows, {facts:?}");
     Ok(())
 }
 

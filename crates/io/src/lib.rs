@@ -20,6 +20,8 @@
 //!   kernel, tried with a real read where the answer cannot be trusted, and returned as data with a
 //!   reason. This crate never chooses another path silently; the caller chooses.
 //! * Facts about the machine (mounts, drives, PCIe, limits, the kernel) are in [`system`].
+//! * What is read together is a [`FedChunk`], and a [`ChunkFeed`] makes them; who makes and who consumes them agree on
+//!   a payload that nobody else looks at.
 //! * [`MemoryBudget`] is the one account of host memory for readers' slots, caches and consumers.
 //! * Writers mirror the readers, in [`mod@write`]: the same engines, seams and rules.
 //!
@@ -31,6 +33,7 @@
 
 mod budget;
 mod byte_lock;
+mod chunk;
 mod engine;
 mod engines;
 mod error;
@@ -62,6 +65,7 @@ pub mod write;
 
 pub use budget::{MemoryBudget, MemoryUse, MemoryUses, OutOfBudget, Reclaim, Reservation};
 pub use byte_lock::ByteLock;
+pub use chunk::{BoxError, ChunkFeed, FedChunk, FeedBounds, NextChunk, ReadSpec};
 pub use engine::{Completion, CompletionSink, Engine, Transferred, Window, block_signals};
 pub use engines::{DirectEngine, Engines, NoEngine};
 pub use error::IoError;

@@ -1,15 +1,13 @@
 //! From a table and bounds to chunks: what is read, and what the processors know before.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
 use headrace_columns::segment::{ColumnView, SegmentView};
-use headrace_flow::{BoxError, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, ReadSpec};
 use headrace_format::arrow::{ChunkOptions, ColumnBound};
-use headrace_format::{ChunkTotals, Feed, FirstBy, FormatError, Table};
-use headrace_io::{EXTENT_ALIGN_BYTES, ReadAt};
+use headrace_format::{ChunkTotals, Feed, FeedFacts, FirstBy, Table};
+use headrace_io::{ChunkFeed, EXTENT_ALIGN_BYTES, NextChunk};
 use headrace_ir::{Chunk, DataType, Pipeline, Segment, ValueRange};
 use headrace_pipeline::bound::Bound;
 use headrace_pipeline::{SourceColumn, SourceInfo};
@@ -64,30 +62,28 @@ pub fn source_info(pipeline: &Pipeline, table: &StreamTable, feed: &dyn Feed) ->
     });
     SourceInfo {
         columns: columns.collect(),
-        rows_max: feed.bounds().rows.unwrap_or(u64::MAX),
+        rows_max: feed.facts().rows.unwrap_or(u64::MAX),
         remaps: feed.remaps().to_vec(),
     }
 }
 
-/// A table's chunks, what was given of them so far, and the files that they are read from, each
-/// opened once.
+/// A table's chunks, and what was given of them so far.
 #[derive(Debug)]
 pub struct TableFeed {
     table: Arc<dyn Table>,
     feed: Box<dyn Feed>,
-    opened: HashMap<u32, Arc<dyn ReadAt>>,
     totals: Arc<Mutex<ChunkTotals>>,
     share: Share,
 }
 
 impl TableFeed {
     fn new(table: Arc<dyn Table>, feed: Box<dyn Feed>, share: Share) -> Self {
-        Self { table, feed, opened: HashMap::new(), totals: Arc::default(), share }
+        Self { table, feed, totals: Arc::default(), share }
     }
 
     /// What is known before the first chunk.
-    pub fn bounds(&self) -> headrace_format::FeedBounds {
-        self.feed.bounds()
+    pub fn facts(&self) -> FeedFacts {
+        self.feed.facts()
     }
 
     /// Says which rows come first, if a pipeline wants no others and the column's statistics tell; answers what its workers are
@@ -112,95 +108,15 @@ impl TableFeed {
     pub fn totals(&self) -> Arc<Mutex<ChunkTotals>> {
         Arc::clone(&self.totals)
     }
+}
 
-    /// The next chunk, as [`Feed::poll_next`].
-    pub fn poll_next(
-        &mut self,
-        waker: &Waker,
-    ) -> Poll<Option<Result<headrace_format::FedChunk, FormatError>>> {
+impl ChunkFeed<Chunk> for TableFeed {
+    fn poll_next(&mut self, waker: &Waker) -> NextChunk<Chunk> {
         let polled = self.feed.poll_next(waker);
         let totals = self.feed.totals();
         *self.totals.lock() = totals;
         self.share.update(totals);
         polled
-    }
-
-    /// Where a segment lies: in the memory that came with its chunk, or in a file of the table.
-    pub fn file_of(
-        &mut self,
-        segment: &Segment,
-        memory: Option<&Arc<dyn ReadAt>>,
-    ) -> Result<Arc<dyn ReadAt>, FormatError> {
-        if let Some(known) = memory.or_else(|| self.opened.get(&segment.file)) {
-            return Ok(Arc::clone(known));
-        }
-        let opened = self.table.open_file(segment.file as usize)?;
-        self.opened.insert(segment.file, Arc::clone(&opened));
-        Ok(opened)
-    }
-}
-
-/// Chunks that were given to a race and are not consumed yet.
-#[derive(Debug, Default)]
-pub struct Book {
-    chunks: Mutex<HashMap<usize, Chunk>>,
-}
-
-impl Book {
-    /// A chunk, for the one who consumes it.
-    pub fn take(&self, number: usize) -> Option<Chunk> {
-        self.chunks.lock().remove(&number)
-    }
-}
-
-/// A table's chunks as a race on the host takes them.
-#[derive(Debug)]
-pub struct HostFeed {
-    feed: TableFeed,
-    book: Arc<Book>,
-    given: usize,
-}
-
-impl HostFeed {
-    /// The chunks that were planned, with the book that they are entered in.
-    pub fn new(feed: TableFeed) -> (Self, Arc<Book>) {
-        let book = Arc::new(Book::default());
-        (Self { feed, book: Arc::clone(&book), given: 0 }, book)
-    }
-
-    /// What the race has to know before the first chunk.
-    pub fn bounds(&self) -> FeedBounds {
-        let (bounds, source) = (self.feed.bounds(), &self.feed.table);
-        // Batches in memory are consumed where they lie.
-        let in_place = source.file_count() == 0 && !source.policy().copy_first;
-        FeedBounds {
-            bytes: bounds.bytes,
-            chunks: bounds.chunks,
-            slot_bytes: if in_place { 0 } else { bounds.chunk_bytes as usize },
-        }
-    }
-
-    fn fed(&mut self, fed: headrace_format::FedChunk) -> Result<FedChunk, FormatError> {
-        let headrace_format::FedChunk { chunk, memory } = fed;
-        let (mut spec, mut files) = (ChunkSpec::default(), Vec::new());
-        for segment in &chunk.segments {
-            let file = self.feed.file_of(segment, memory.as_ref())?;
-            for extent in segment.extents() {
-                let (file_number, offset) = (segment.file as usize, extent.offset);
-                spec.reads.push(ReadSpec { file: file_number, offset, bytes: extent.bytes });
-                files.push(Arc::clone(&file));
-            }
-        }
-        self.book.chunks.lock().insert(self.given, chunk);
-        self.given += 1;
-        Ok(FedChunk { spec, files, ..FedChunk::default() })
-    }
-}
-
-impl ChunkFeed for HostFeed {
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>> {
-        let polled = self.feed.poll_next(waker);
-        polled.map(|next| next.map(|fed| fed.and_then(|fed| self.fed(fed)).map_err(BoxError::from)))
     }
 }
 

@@ -8,11 +8,12 @@ use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
 use headrace_format::arrow::ChunkOptions;
 use headrace_format::batches::BatchSegment;
 use headrace_format::{PageDecoder, Pages};
-use headrace_ir::{Segment, Sink};
+use headrace_io::FedChunk;
+use headrace_ir::{Chunk, Segment, Sink};
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::cpu::{CpuProgram, CpuWorker};
 
-use crate::chunks::{self, Book, HostFeed, Planned, segment_view};
+use crate::chunks::{self, Planned, segment_view};
 use crate::error::RunError;
 use crate::task::{Done, Emit, Scope, Task};
 
@@ -25,21 +26,23 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
     let totals = feed.totals();
     let last_wanted = feed.first_by(program.bound(), &task.pipeline.source.ordinals);
-    let (feed, book) = HostFeed::new(feed);
-    let bounds = feed.bounds();
+    let mut bounds = feed.facts().bounds;
     // A worker without a chunk would only cost a thread.
     let chunks_max = bounds.chunks.map_or(usize::MAX, |chunks| chunks as usize);
     let threads = task.threads.clamp(1, chunks_max.max(1));
     let mut options = task.runner.group_options(task.groups, threads, task.token);
     options.last_wanted = last_wanted;
     let (source, ordinals) = (task.table.source(), &task.pipeline.source.ordinals);
+    if source.file_count() == 0 && !source.policy().copy_first {
+        // Batches in memory are consumed where they lie.
+        bounds.slot_bytes = 0;
+    }
     let consumers = (0..threads)
         .map(|_| {
             Ok(CpuConsumer {
                 worker: program.worker(&options)?,
                 decoder: Arc::clone(source).page_decoder(ordinals)?,
                 rows: 0,
-                book: &book,
                 remaps: &info.remaps,
                 emit: task.emit,
             })
@@ -114,7 +117,6 @@ struct CpuConsumer<'a> {
     decoder: Option<Box<dyn PageDecoder>>,
     /// Rows that were decoded.
     rows: u64,
-    book: &'a Book,
     remaps: &'a [Arc<[i32]>],
     emit: Emit<'a>,
 }
@@ -155,11 +157,10 @@ impl<'a> CpuConsumer<'a> {
     }
 }
 
-impl HostConsumer for CpuConsumer<'_> {
-    fn consume(&mut self, chunk: usize, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
+impl HostConsumer<Chunk> for CpuConsumer<'_> {
+    fn consume(&mut self, chunk: &FedChunk<Chunk>, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
         let mut buffers = buffers.iter().copied();
-        let chunk = self.book.take(chunk).ok_or("a chunk that was consumed before")?;
-        for segment in &chunk.segments {
+        for segment in &chunk.payload.segments {
             let verdict = match segment.is_pages() {
                 true => self.decode(segment, buffers.next().unwrap_or_default())?,
                 false => self.execute(segment, &mut buffers)?,

@@ -103,7 +103,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let mut segments = Segments::of(task, feed, pages.as_ref());
     let (first, is_all) = segments.first()?;
     // Files or bounds may leave nothing to stream, and so no layout.
-    let expected = (!is_all).then(|| SegmentLayout::of_encodings(&segments.bounds().encodings));
+    let expected = (!is_all).then(|| SegmentLayout::of_encodings(&segments.facts().encodings));
     let known = first.iter().map(|source| SegmentLayout::of(&source.segment));
     let layout = SegmentLayout::merged(known.chain(expected));
     if let Some(layout) = &layout {
@@ -142,13 +142,13 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
 
 /// The segments that were not planned, for the race.
 fn rest(segments: Segments, devices: usize, pages: Option<&Arc<TablePages>>) -> Rest {
-    let bounds = segments.bounds();
+    let facts = segments.facts();
     Rest {
         feed: Box::new(segments),
         chunker: Chunker::new(devices, chunk_limits(pages.is_some())),
-        segment_slot_bytes: bounds.segment_bytes,
-        bytes: bounds.bytes,
-        chunks: bounds.chunks,
+        segment_slot_bytes: facts.segment_bytes,
+        bytes: facts.bounds.bytes,
+        chunks: facts.bounds.chunks,
         pages: pages.map(TablePages::streamed),
     }
 }

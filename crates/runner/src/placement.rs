@@ -326,7 +326,7 @@ fn check_kernel(
     let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
     let bound = Arc::new(bind(pipeline, &info, &builds, &options)?);
     CudaProgram::check(&bound, Tuning::FULL)?;
-    let layout = SegmentLayout::of_encodings(&feed.bounds().encodings);
+    let layout = SegmentLayout::of_encodings(&feed.facts().encodings);
     CudaProgram::compile(bound, &layout, Tuning::FULL).map(drop)
 }
 

@@ -8,10 +8,11 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use headrace_cuda::{SegmentFeed, SegmentSource};
-use headrace_flow::BoxError;
-use headrace_format::{FedChunk, FeedBounds, FormatError};
-use headrace_io::FileIdentity;
+use headrace_cuda::SegmentSource;
+use headrace_flow::RaceError;
+use headrace_format::{FeedFacts, Table};
+use headrace_io::{ChunkFeed, FedChunk, NextChunk};
+use headrace_ir::Chunk;
 
 use crate::chunks::TableFeed;
 use crate::error::RunError;
@@ -27,6 +28,7 @@ const PLANNED_COLUMNS_MAX: usize = 1 << 19;
 #[derive(Debug)]
 pub struct Segments {
     feed: TableFeed,
+    table: Arc<dyn Table>,
     /// Columns are numbered as the table has them, which another table over the same file may order
     /// differently: their names are part of the identity.
     names: String,
@@ -45,6 +47,7 @@ impl Segments {
         let names: Vec<_> = table.schema().fields().iter().map(|f| f.name().as_str()).collect();
         Self {
             feed,
+            table: Arc::clone(table),
             names: format!("{names:?}"),
             identity: None,
             columns: task.pipeline.source.ordinals.iter().map(|&c| c as u32).collect(),
@@ -55,8 +58,8 @@ impl Segments {
     }
 
     /// What is known before the first.
-    pub fn bounds(&self) -> FeedBounds {
-        self.feed.bounds()
+    pub fn facts(&self) -> FeedFacts {
+        self.feed.facts()
     }
 
     /// The first segments, and whether they are all. Of batches that come once there are none: what
@@ -70,8 +73,9 @@ impl Segments {
             return Ok((first, false));
         }
         while first.len() * self.columns.len().max(1) < PLANNED_COLUMNS_MAX {
-            match self.poll(Waker::noop()) {
-                Poll::Ready(Some(segments)) => first.extend(segments?),
+            match self.poll_next(Waker::noop()) {
+                Poll::Ready(Some(Ok(fed))) => first.extend(fed.payload),
+                Poll::Ready(Some(Err(source))) => return Err(RaceError::Feed { source }.into()),
                 Poll::Ready(None) => return Ok((first, true)),
                 // It comes while the race runs.
                 Poll::Pending => break,
@@ -80,31 +84,29 @@ impl Segments {
         Ok((first, false))
     }
 
-    fn poll(&mut self, waker: &Waker) -> Poll<Option<Result<Vec<SegmentSource>, FormatError>>> {
-        let polled = self.feed.poll_next(waker);
-        polled.map(|next| next.map(|fed| fed.and_then(|fed| self.sources(fed))))
-    }
-
-    fn sources(&mut self, fed: FedChunk) -> Result<Vec<SegmentSource>, FormatError> {
-        let FedChunk { chunk, memory } = fed;
+    fn sources(&mut self, fed: FedChunk<Chunk>) -> Vec<SegmentSource> {
+        let mut at = 0;
         let source = |segment: headrace_ir::Segment| {
-            let from = self.feed.file_of(&segment, memory.as_ref())?;
+            let extents = segment.extents().count();
+            let from = fed.files[at..at + extents].first().cloned();
+            at += extents;
             let (file, stamp) = match &self.pages {
                 Some(pages) if segment.is_pages() => pages.stamp(&segment).unzip(),
-                _ => (self.identity(segment.file, from.identity()), None),
+                _ => (self.identity(segment.file), None),
             };
             let (columns, stamp) = (Arc::clone(&self.columns), stamp.unwrap_or(0));
-            Ok(SegmentSource { segment, from, file, columns, stamp, kept: None })
+            SegmentSource { segment, from, file, columns, stamp, kept: None }
         };
-        chunk.segments.into_iter().map(source).collect()
+        fed.payload.segments.into_iter().map(source).collect()
     }
 
     /// What makes columns of a file the same in a later query; `None` where none are kept.
-    fn identity(&mut self, file: u32, identity: FileIdentity) -> Option<Arc<[u8]>> {
+    fn identity(&mut self, file: u32) -> Option<Arc<[u8]>> {
         match &self.identity {
             Some((known, bytes)) if *known == file => bytes.clone(),
             _ => {
-                let bytes = || format!("{identity:?} {}", self.names).into_bytes().into();
+                let identity = || self.table.file_identity(file as usize);
+                let bytes = || format!("{:?} {}", identity(), self.names).into_bytes().into();
                 let bytes: Option<Arc<[u8]>> = self.keeps.then(bytes);
                 self.identity = Some((file, bytes.clone()));
                 bytes
@@ -113,8 +115,10 @@ impl Segments {
     }
 }
 
-impl SegmentFeed for Segments {
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Vec<SegmentSource>, BoxError>>> {
-        self.poll(waker).map(|next| next.map(|segments| segments.map_err(BoxError::from)))
+impl ChunkFeed<Vec<SegmentSource>> for Segments {
+    fn poll_next(&mut self, waker: &Waker) -> NextChunk<Vec<SegmentSource>> {
+        let fed = |payload| FedChunk { payload, ..FedChunk::default() };
+        let polled = self.feed.poll_next(waker);
+        polled.map(|next| next.map(|chunk| chunk.map(|chunk| fed(self.sources(chunk)))))
     }
 }

@@ -14,8 +14,10 @@ use arrow_array::types::Int64Type;
 use arrow_schema::{DataType as ArrowType, Field, Schema, SchemaRef};
 use headrace_flow::CancelToken;
 use headrace_format::arrow::{ChunkOptions, ColumnBound, ColumnStats};
-use headrace_format::{ChunkTotals, FedChunk, Feed, FeedBounds, Result, Table};
-use headrace_io::{FileIdentity, ReadAt, SourceFile};
+use headrace_format::{ChunkTotals, Feed, FeedFacts, Result, Table};
+use headrace_io::{
+    ChunkFeed, FedChunk, FeedBounds, FileIdentity, NextChunk, ReadAt, ReadSpec, SourceFile,
+};
 use headrace_ir::{
     AggregateCall, AggregateFunction, Chunk, ColumnExtents, DataType, Encoding, Extent, Pipeline,
     Program, Segment, Sink,
@@ -93,10 +95,6 @@ impl Table for Repeated {
     fn file_identity(&self, _file: usize) -> FileIdentity {
         self.file.identity()
     }
-
-    fn open_file(&self, _file: usize) -> Result<Arc<dyn ReadAt>> {
-        Ok(Arc::clone(&self.file) as _)
-    }
 }
 
 #[derive(Debug)]
@@ -106,24 +104,8 @@ struct Repeating {
     totals: ChunkTotals,
 }
 
-impl Feed for Repeating {
-    fn bounds(&self) -> FeedBounds {
-        let segment = u64::from(SEGMENT_ROWS) * 8 + self.options.extent_extra_bytes;
-        FeedBounds {
-            rows: self.table.rows(),
-            bytes: Some(self.table.column_stats(0).bytes),
-            chunks: Some(self.table.segments),
-            chunk_bytes: 64 * segment,
-            segment_bytes: segment,
-            encodings: vec![Encoding::Plain],
-        }
-    }
-
-    fn remaps(&self) -> &[Arc<[i32]>] {
-        &[]
-    }
-
-    fn poll_next(&mut self, _waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
+impl ChunkFeed<Chunk> for Repeating {
+    fn poll_next(&mut self, _waker: &Waker) -> NextChunk<Chunk> {
         let left = (self.table.segments - self.totals.segments).min(64);
         if self.totals.chunks == 1 {
             self.table.second.lock().unwrap().get_or_insert_with(Instant::now);
@@ -152,7 +134,32 @@ impl Feed for Repeating {
         self.totals.segments += left;
         self.totals.rows += chunk.rows();
         self.totals.bytes += chunk.bytes();
-        Poll::Ready(Some(Ok(FedChunk { chunk, memory: None })))
+        let extents = chunk.segments.iter().flat_map(Segment::extents);
+        let read =
+            |extent: Extent| ReadSpec { file: 0, offset: extent.offset, bytes: extent.bytes };
+        let reads: Vec<_> = extents.map(read).collect();
+        let files = reads.iter().map(|_| Arc::clone(&self.table.file) as _).collect();
+        Poll::Ready(Some(Ok(FedChunk { reads, files, payload: chunk, ..FedChunk::default() })))
+    }
+}
+
+impl Feed for Repeating {
+    fn facts(&self) -> FeedFacts {
+        let segment = u64::from(SEGMENT_ROWS) * 8 + self.options.extent_extra_bytes;
+        FeedFacts {
+            bounds: FeedBounds {
+                bytes: Some(self.table.column_stats(0).bytes),
+                chunks: Some(self.table.segments),
+                slot_bytes: 64 * segment as usize,
+            },
+            rows: self.table.rows(),
+            segment_bytes: segment,
+            encodings: vec![Encoding::Plain],
+        }
+    }
+
+    fn remaps(&self) -> &[Arc<[i32]>] {
+        &[]
     }
 
     fn totals(&self) -> ChunkTotals {

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use headrace_flow::{BoxError, ChunkSpec, HostConsumer, Verdict};
+use headrace_flow::{BoxError, ChunkSpec, FedChunk, HostConsumer, Verdict};
 
 use super::stop::StopSignal;
 use super::{Checksum, Progress};
@@ -39,9 +39,9 @@ impl<'a> Reader<'a> {
 }
 
 impl HostConsumer for Reader<'_> {
-    fn consume(&mut self, chunk: usize, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
+    fn consume(&mut self, chunk: &FedChunk, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
         let start = self.shared.time_chunks.then(Instant::now);
-        let reads = &self.shared.chunks[chunk].reads;
+        let reads = &self.shared.chunks[chunk.number].reads;
         let mut sum = Checksum::default();
         let mut bytes = 0;
         for (read, buffer) in reads.iter().zip(buffers) {
@@ -53,7 +53,7 @@ impl HostConsumer for Reader<'_> {
             bytes += buffer.len() as u64;
         }
         if self.shared.verify {
-            self.sums.push((chunk, sum));
+            self.sums.push((chunk.number, sum));
         }
         if let Some(start) = start {
             self.times_ns.push(start.elapsed().as_nanos() as u64);

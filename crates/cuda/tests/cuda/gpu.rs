@@ -7,9 +7,9 @@ use arrow_array::RecordBatch;
 use headrace_cuda::parts::{ColumnForm, CudaExecution, DeviceColumn, DeviceSegment, base_of};
 use headrace_cuda::{
     ChunkLimits, Chunker, CudaAnswer, CudaDevice, CudaError, CudaOptions, CudaProgram, CudaRun,
-    ResidentRuns, Rest, RowOutput, RunSource, SegmentFeed, SegmentSource, Tuning, chunked,
+    ResidentRuns, Rest, RowOutput, RunSource, SegmentSource, Tuning, chunked,
 };
-use headrace_flow::{BoxError, RaceOptions};
+use headrace_flow::{ChunkFeed, FedChunk, NextChunk, RaceOptions};
 use headrace_gpu::DeviceBuffer;
 use headrace_io::{Kept, ReadAt, SourceFile};
 use headrace_ir::{ColumnExtents, Extent, Segment, Sink};
@@ -219,7 +219,7 @@ pub fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<
     let from: Arc<dyn ReadAt> = SourceFile::open(path).unwrap();
     let source = |segment| SegmentSource {
         segment,
-        from: Arc::clone(&from),
+        from: Some(Arc::clone(&from)),
         file: Some(identity.as_bytes().into()),
         columns: Arc::clone(&columns),
         stamp: 0,
@@ -236,8 +236,8 @@ struct Fed {
     is_late: bool,
 }
 
-impl SegmentFeed for Fed {
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<Vec<SegmentSource>, BoxError>>> {
+impl ChunkFeed<Vec<SegmentSource>> for Fed {
+    fn poll_next(&mut self, waker: &Waker) -> NextChunk<Vec<SegmentSource>> {
         self.is_late = !self.is_late;
         if !self.is_late {
             waker.wake_by_ref();
@@ -245,7 +245,9 @@ impl SegmentFeed for Fed {
         }
         let source = self.sources.get(self.next).cloned();
         self.next += 1;
-        Poll::Ready(source.map(|source| Ok(vec![source])))
+        Poll::Ready(
+            source.map(|source| Ok(FedChunk { payload: vec![source], ..FedChunk::default() })),
+        )
     }
 }
 

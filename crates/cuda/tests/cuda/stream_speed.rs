@@ -77,7 +77,7 @@ impl Stored {
         let from: Arc<dyn ReadAt> = SourceFile::open(&path).unwrap();
         let source = |segment| SegmentSource {
             segment,
-            from: Arc::clone(&from),
+            from: Some(Arc::clone(&from)),
             file: Some(Arc::clone(&identity)),
             columns: Arc::clone(&columns),
             stamp: 0,

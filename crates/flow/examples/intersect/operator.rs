@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use headrace_flow::{
-    BoxError, DeviceProgram, DeviceSlice, HostProducer, More, Outbox, SlotChunk, Verdict,
+    BoxError, DeviceProgram, DeviceSlice, FedChunk, HostProducer, More, Outbox, SlotChunk, Verdict,
 };
 use headrace_gpu::{
     Compiler, DeviceBuffer, DevicePool, Function, Grid, LaunchArgs, Module, PinnedBuffer, Source,
@@ -22,7 +22,7 @@ pub struct OnHost;
 impl HostProducer for OnHost {
     fn produce(
         &mut self,
-        _chunk: usize,
+        _chunk: &FedChunk,
         lists: &[&[u8]],
         outbox: &mut Outbox<'_>,
     ) -> Result<Verdict, BoxError> {

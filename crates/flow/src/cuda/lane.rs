@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use headrace_io::Window;
+use headrace_io::{FedChunk, Window};
 
 use super::slots::Returning;
 use super::{CudaSlots, DeviceProgram, DeviceSlice, SlotChunk};
@@ -19,6 +19,16 @@ pub struct CudaLane<'a, P> {
     pub(super) program: P,
 }
 
+impl CudaSlots {
+    /// A lane for one race.
+    pub fn lane<P>(&mut self, program: P) -> CudaLane<'_, P> {
+        // Anew for each race: the device's clock is read as a 32-bit float of milliseconds.
+        // Without it there is no time line of the device, and nothing else is lost.
+        self.clock = self.read_clocks().ok();
+        CudaLane { slots: self, program }
+    }
+}
+
 impl<P> CudaLane<'_, P> {
     /// The program, with its results.
     pub fn into_program(self) -> P {
@@ -26,10 +36,13 @@ impl<P> CudaLane<'_, P> {
     }
 }
 
-impl<P: DeviceProgram> CudaLane<'_, P> {
+impl<P> CudaLane<'_, P> {
     /// Lets the program fetch more of a chunk whose work and copies so far are done; returns
     /// whether it began another copy, or more work.
-    fn bring_back(&mut self, slot: usize) -> Result<bool, BoxError> {
+    fn bring_back<C>(&mut self, slot: usize) -> Result<bool, BoxError>
+    where
+        P: DeviceProgram<C>,
+    {
         let stream = &self.slots.idle.back;
         let state = &mut self.slots.slots[slot];
         match state.returning {
@@ -52,7 +65,7 @@ impl<P: DeviceProgram> CudaLane<'_, P> {
 
 // SAFETY: each window is the pinned memory of one slot: mapped in whole pages, zeroed by the
 // system, owned by the `CudaSlots` that the lane borrows, and handed to nobody else.
-unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
+unsafe impl<C, P: DeviceProgram<C>> DeviceLane<C> for CudaLane<'_, P> {
     fn slots(&self) -> usize {
         self.slots.slots.len()
     }
@@ -88,7 +101,7 @@ unsafe impl<P: DeviceProgram> DeviceLane for CudaLane<'_, P> {
         Ok(reader)
     }
 
-    fn begin(&mut self, chunk: usize) -> Result<(), BoxError> {
+    fn begin(&mut self, chunk: &FedChunk<C>) -> Result<(), BoxError> {
         self.program.begin(chunk)
     }
 

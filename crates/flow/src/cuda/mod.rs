@@ -20,8 +20,9 @@ mod slots;
 mod ways;
 
 use headrace_gpu::Stream;
+use headrace_io::{BoxError, FedChunk};
 
-use crate::{BoxError, OutputSpec, Verdict};
+use crate::{OutputSpec, Verdict};
 
 pub use lane::CudaLane;
 pub use pageable::{HostMemory, PageableLane, pageable_slots};
@@ -69,12 +70,12 @@ pub enum More {
 /// The race copies what [`output`](Self::output) and [`appended`](Self::appended) name: these bytes must lie in
 /// device memory that stays allocated, and appended bytes unchanged, until the slot has another chunk or the
 /// lane was synchronised. Work that `launch` and `bring_back` enqueue may use memory of the program until then.
-pub unsafe trait DeviceProgram {
+pub unsafe trait DeviceProgram<C = ()> {
     /// A chunk was assigned to a slot: the program prepares what later calls need.
     ///
     /// # Errors
     /// Why the chunk cannot be processed.
-    fn begin(&mut self, _chunk: usize) -> Result<(), BoxError> {
+    fn begin(&mut self, _chunk: &FedChunk<C>) -> Result<(), BoxError> {
         Ok(())
     }
 

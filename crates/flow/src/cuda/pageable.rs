@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use headrace_io::{AlignedBuffer, IoError, Window};
+use headrace_io::{AlignedBuffer, FedChunk, IoError, Window};
 use serde::Serialize;
 
 use super::{CudaLane, CudaSlots, DeviceProgram};
@@ -69,7 +69,7 @@ pub fn pageable_slots(slots: &CudaSlots) -> Result<Vec<AlignedBuffer>, IoError> 
 
 // SAFETY: each window is the memory of one buffer: mapped in whole pages, zeroed by the system,
 // borrowed for as long as the lane lives, and handed to nobody else.
-unsafe impl<P: DeviceProgram> DeviceLane for PageableLane<'_, P> {
+unsafe impl<C, P: DeviceProgram<C>> DeviceLane<C> for PageableLane<'_, P> {
     fn slots(&self) -> usize {
         self.inner.slots()
     }
@@ -82,7 +82,7 @@ unsafe impl<P: DeviceProgram> DeviceLane for PageableLane<'_, P> {
         self.inner.device_slot_bytes()
     }
 
-    fn begin(&mut self, chunk: usize) -> Result<(), BoxError> {
+    fn begin(&mut self, chunk: &FedChunk<C>) -> Result<(), BoxError> {
         self.inner.begin(chunk)
     }
 

@@ -8,9 +8,8 @@ use headrace_gpu::{
 };
 use headrace_io::EXTENT_ALIGN_BYTES;
 
-use super::lane::CudaLane;
 use super::ways::{CuFileReader, CudaRegistrar};
-use super::{DeviceProgram, DeviceSlice, More};
+use super::{DeviceSlice, More};
 use crate::DeviceTimes;
 
 /// The memory, streams and events of a lane.
@@ -217,15 +216,7 @@ impl CudaSlots {
         &self.idle.compute
     }
 
-    /// A lane for one race.
-    pub fn lane<P: DeviceProgram>(&mut self, program: P) -> CudaLane<'_, P> {
-        // Anew for each race: the device's clock is read as a 32-bit float of milliseconds.
-        // Without it there is no time line of the device, and nothing else is lost.
-        self.clock = self.read_clocks().ok();
-        CudaLane { slots: self, program }
-    }
-
-    fn read_clocks(&self) -> Result<(Event, Instant), GpuError> {
+    pub(super) fn read_clocks(&self) -> Result<(Event, Instant), GpuError> {
         let zero = self.idle.copy.device().event()?;
         zero.record(&self.idle.copy)?;
         zero.synchronize()?;

@@ -34,7 +34,7 @@ pub(super) enum Event {
     Fed,
 }
 
-pub(super) struct Driver<'a, L: ?Sized> {
+pub(super) struct Driver<'a, P, L: ?Sized> {
     // First, so that they are dropped first: whoever works on the slots' memory ends before that
     // memory, which is in `reading` (the cache's) and in the lane (which the caller holds).
     pub engines: Engines<'a>,
@@ -45,7 +45,7 @@ pub(super) struct Driver<'a, L: ?Sized> {
     /// Answers that `device_reads` and `registrars` still owe.
     pub device_reading: usize,
     pub registering: usize,
-    pub shared: &'a Shared<'a>,
+    pub shared: &'a Shared<'a, P>,
     pub number: usize,
     pub lane: &'a mut L,
     /// By slot.
@@ -54,7 +54,7 @@ pub(super) struct Driver<'a, L: ?Sized> {
     pub inbox: Receiver<Event>,
     pub chooser: Chooser<'a>,
     /// By slot.
-    pub reading: Vec<Option<Reading>>,
+    pub reading: Vec<Option<Reading<P>>>,
     pub working: VecDeque<Working>,
     /// By slot.
     pub writing: Vec<Option<Writing>>,
@@ -70,9 +70,9 @@ pub(super) struct Driver<'a, L: ?Sized> {
     counted: Option<[(&'static str, u64); 4]>,
 }
 
-impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
+impl<'a, P: Default, L: DeviceLane<P> + ?Sized> Driver<'a, P, L> {
     pub fn new(
-        shared: &'a Shared<'a>,
+        shared: &'a Shared<'a, P>,
         number: usize,
         lane: &'a mut L,
         pins: &'a mut [Pins],
@@ -125,7 +125,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
             pins,
             events,
             inbox,
-            chooser: Chooser::new(race, Destination::Device(ways), cache_race, mappings),
+            chooser: Chooser::new(&race.options, Destination::Device(ways), cache_race, mappings),
             reading: (0..slots).map(|_| None).collect(),
             working: VecDeque::with_capacity(slots),
             writing: (0..slots).map(|_| None).collect(),
@@ -363,7 +363,7 @@ impl<'a, L: DeviceLane + ?Sized> Driver<'a, L> {
 }
 
 /// Slots that can be used: at least one.
-fn ready_slots<L: DeviceLane + ?Sized>(lane: &mut L) -> Result<usize, RaceError> {
+fn ready_slots<P, L: DeviceLane<P> + ?Sized>(lane: &mut L) -> Result<usize, RaceError> {
     let failed = |source| device_error(None, "preparing slots", source);
     let ready = lane.slots_ready().map_err(failed)?;
     if ready == 0 {

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headrace_gpu::nvtx;
-use headrace_io::{Completion, Kept, ReadAt, ReadMode, ReadRequest, Window};
+use headrace_io::{Completion, FedChunk, Kept, ReadAt, ReadMode, ReadRequest, ReadSpec, Window};
 
 use super::driver::{Driver, Event};
 use super::{check_fits, device_error, device_ranges};
 use crate::cache::Reservation;
 use crate::choose::Way;
 use crate::device_reads::{DeviceRead, DeviceReadDone, DeviceReads};
-use crate::feed::Chunk;
 use crate::host::{tag, untag};
 use crate::lane::{DeviceLane, DeviceRange};
 use crate::memory_source::MemorySource;
@@ -19,7 +18,7 @@ use crate::registered::{
     PieceKey, Refusal, Registered, RegisteredPiece, Registrars, SharedMapping, part_in, pieces,
 };
 use crate::slots::SlotLayout;
-use crate::{AccessPath, BytesByPath, RaceError, ReadSpec};
+use crate::{AccessPath, BytesByPath, RaceError};
 
 /// The source of a buffer's bytes while they arrive.
 enum Origin {
@@ -52,8 +51,8 @@ struct Filling {
 }
 
 /// A chunk that is being read into a slot and copied from it.
-pub(super) struct Reading {
-    chunk: Chunk,
+pub(super) struct Reading<P> {
+    chunk: FedChunk<P>,
     started: Instant,
     buffers_left: usize,
     buffers: Vec<Option<Filling>>,
@@ -70,14 +69,14 @@ enum Job {
     Device(usize),
 }
 
-impl<L: DeviceLane + ?Sized> Driver<'_, L> {
+impl<P: Default, L: DeviceLane<P> + ?Sized> Driver<'_, P, L> {
     /// Begins to fill a slot with a chunk.
-    pub(super) fn begin(&mut self, slot: usize, chunk: Chunk) -> Result<(), RaceError> {
+    pub(super) fn begin(&mut self, slot: usize, chunk: FedChunk<P>) -> Result<(), RaceError> {
         let _range = nvtx::range("begin reads");
         let (number, reads) = (chunk.number, &chunk.reads);
         check_fits(self.shared.race, &*self.lane, number, reads)?;
         self.lane
-            .begin(number)
+            .begin(&chunk)
             .map_err(|source| device_error(Some(number), "preparing", source))?;
         let mut layout = SlotLayout::new(self.lane.host_window(slot));
         let mut buffers = Vec::with_capacity(reads.len());
@@ -280,7 +279,7 @@ impl<L: DeviceLane + ?Sized> Driver<'_, L> {
     }
 
     /// The pieces of an extent in which its mapping is registered.
-    fn pieces_of(&self, read: &ReadSpec) -> impl Iterator<Item = u64> + use<L> {
+    fn pieces_of(&self, read: &ReadSpec) -> impl Iterator<Item = u64> + use<P, L> {
         let piece_bytes = match &self.shared.registered {
             Ok((pool, _)) => pool.piece_bytes(),
             Err(_) => usize::MAX,

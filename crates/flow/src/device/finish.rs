@@ -66,7 +66,7 @@ impl Appending {
     }
 }
 
-impl<L: DeviceLane + ?Sized> Driver<'_, L> {
+impl<P: Default, L: DeviceLane<P> + ?Sized> Driver<'_, P, L> {
     /// Launches the work on a slot whose buffers are all on their way.
     pub(super) fn launch(&mut self, slot: usize) -> Result<(), RaceError> {
         let Some(Filled { chunk, ranges, bytes }) = self.take_filled(slot) else {

@@ -38,12 +38,12 @@ const MAPPINGS_MAX: usize = 1024;
 type Pins = Vec<Arc<Kept<RegisteredPiece>>>;
 
 /// The shared state of a race's lanes.
-struct Shared<'a> {
-    race: &'a Race,
+struct Shared<'a, P> {
+    race: &'a Race<P>,
     lanes: usize,
     start: Instant,
     stop: Stop,
-    schedule: Schedule<'a>,
+    schedule: Schedule<'a, P>,
     /// Wakes the lanes when an empty feed has a chunk again.
     bell: Arc<Bell<Event>>,
     /// The race's number in the host cache.
@@ -53,9 +53,9 @@ struct Shared<'a> {
     registered: Result<(Arc<RegisteredPool>, u64), String>,
 }
 
-impl<'a> Shared<'a> {
+impl<'a, P: Default> Shared<'a, P> {
     fn new(
-        race: &'a Race,
+        race: &'a Race<P>,
         lane_slots: &[usize],
         affinity: &'a Affinity,
     ) -> Result<Self, RaceError> {
@@ -93,7 +93,7 @@ impl<'a> Shared<'a> {
 }
 
 /// The pool of registered mappings: the given one, or one for this race if the path is forced.
-fn registered_pool(race: &Race, slots: usize) -> Result<Arc<RegisteredPool>, String> {
+fn registered_pool<P>(race: &Race<P>, slots: usize) -> Result<Arc<RegisteredPool>, String> {
     if let Some(pool) = &race.options.registered {
         return Ok(pool.clone());
     }
@@ -116,9 +116,40 @@ fn registered_pool(race: &Race, slots: usize) -> Result<Arc<RegisteredPool>, Str
     Ok(RegisteredPool::with_pieces(budget_bytes, piece_bytes))
 }
 
+impl<P: Default + Send> Race<P> {
+    /// Streams every chunk through the slots of a device lane. The calling thread drives reads,
+    /// copies, launches and writes.
+    ///
+    /// # Errors
+    /// The first error; see [`RaceError`]. The lane is synchronised in any case.
+    pub fn run_device<L: DeviceLane<P> + ?Sized>(
+        &self,
+        lane: &mut L,
+    ) -> Result<RaceReport, RaceError> {
+        run(self, lane)
+    }
+
+    /// Streams every chunk, exactly once, through one of several lanes, each driven by its own
+    /// thread. A lane begins the chunks that `affinity` gives it in order; an idle lane steals the
+    /// last chunk of the lane with the most left. The first error ends all lanes.
+    ///
+    /// Reader threads are divided among the lanes; each lane has its own slots, queues and
+    /// in-flight reads.
+    ///
+    /// # Errors
+    /// The first error; see [`RaceError`]. All lanes are synchronised in any case.
+    pub fn run_devices(
+        &self,
+        lanes: Vec<&mut (dyn DeviceLane<P> + Send)>,
+        affinity: &Affinity,
+    ) -> Result<DevicesReport, RaceError> {
+        run_many(self, lanes, affinity)
+    }
+}
+
 /// One lane, driven by the calling thread.
-pub(crate) fn run<L: DeviceLane + ?Sized>(
-    race: &Race,
+fn run<P: Default, L: DeviceLane<P> + ?Sized>(
+    race: &Race<P>,
     lane: &mut L,
 ) -> Result<RaceReport, RaceError> {
     let affinity = Affinity::none();
@@ -131,9 +162,9 @@ pub(crate) fn run<L: DeviceLane + ?Sized>(
 }
 
 /// Several lanes, each on a thread of its own.
-pub(crate) fn run_many(
-    race: &Race,
-    lanes: Vec<&mut (dyn DeviceLane + Send)>,
+fn run_many<P: Default + Send>(
+    race: &Race<P>,
+    lanes: Vec<&mut (dyn DeviceLane<P> + Send)>,
     affinity: &Affinity,
 ) -> Result<DevicesReport, RaceError> {
     let lane_slots: Vec<usize> = lanes.iter().map(|lane| lane.slots()).collect();
@@ -170,7 +201,11 @@ pub(crate) fn run_many(
     Ok(Tally::merge(tallies, start.elapsed().as_nanos() as u64))
 }
 
-fn run_lane<L: DeviceLane + ?Sized>(shared: &Shared<'_>, number: usize, lane: &mut L) -> Tally {
+fn run_lane<P: Default, L: DeviceLane<P> + ?Sized>(
+    shared: &Shared<'_, P>,
+    number: usize,
+    lane: &mut L,
+) -> Tally {
     let before = lane.times();
     let mut tally = Tally::default();
     // Held until the device is idle, also if the driver fails: nothing may be unregistered under
@@ -210,14 +245,17 @@ fn run_lane<L: DeviceLane + ?Sized>(shared: &Shared<'_>, number: usize, lane: &m
 }
 
 /// Error unless all listed chunks fit the lane's slots.
-fn check_list_fits<L: DeviceLane + ?Sized>(race: &Race, lane: &L) -> Result<(), RaceError> {
+fn check_list_fits<P, L: DeviceLane<P> + ?Sized>(
+    race: &Race<P>,
+    lane: &L,
+) -> Result<(), RaceError> {
     let fits = |(chunk, spec): (usize, &ChunkSpec)| check_fits(race, lane, chunk, &spec.reads);
     race.chunks.iter().enumerate().try_for_each(fits)
 }
 
 /// Error unless a chunk fits the lane's slots.
-fn check_fits<L: DeviceLane + ?Sized>(
-    race: &Race,
+fn check_fits<P, L: DeviceLane<P> + ?Sized>(
+    race: &Race<P>,
     lane: &L,
     chunk: usize,
     reads: &[ReadSpec],
@@ -234,7 +272,7 @@ fn check_fits<L: DeviceLane + ?Sized>(
 }
 
 /// Error unless the slot's host memory can be read into.
-fn check_windows<L: DeviceLane + ?Sized>(lane: &L, slot: usize) -> Result<(), RaceError> {
+fn check_windows<P, L: DeviceLane<P> + ?Sized>(lane: &L, slot: usize) -> Result<(), RaceError> {
     for window in [lane.host_window(slot), lane.output_window(slot)] {
         if !window.as_ptr().addr().is_multiple_of(EXTENT_ALIGN_BYTES) {
             let what = format!("the host memory of slot {slot} is not aligned to a page");

@@ -5,15 +5,19 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use headrace_gpu::nvtx;
-use headrace_io::{IoError, block_signals};
+use headrace_io::{IoError, ReadSpec, block_signals};
 
 use super::{Event, Place, Ready, Shared};
 use crate::outbox::Outbox;
 use crate::stop::panic_message;
-use crate::{HostProducer, RaceError, ReadSpec, Verdict};
+use crate::{HostProducer, RaceError, Verdict};
 
 /// Takes chunks until there are no more.
-pub(super) fn work<C: HostProducer>(shared: &Shared<'_>, number: usize, consumer: &mut C) {
+pub(super) fn work<P: Send, C: HostProducer<P>>(
+    shared: &Shared<'_, P>,
+    number: usize,
+    consumer: &mut C,
+) {
     block_signals();
     loop {
         shared.queue.wait_for_turn(number);
@@ -33,7 +37,12 @@ pub(super) fn work<C: HostProducer>(shared: &Shared<'_>, number: usize, consumer
     }
 }
 
-fn consume<C: HostProducer>(shared: &Shared<'_>, number: usize, consumer: &mut C, ready: &Ready) {
+fn consume<P, C: HostProducer<P>>(
+    shared: &Shared<'_, P>,
+    number: usize,
+    consumer: &mut C,
+    ready: &Ready<P>,
+) {
     let (chunk, reads) = (ready.chunk.number, &ready.chunk.reads);
     let buffers: Result<Vec<&[u8]>, IoError> =
         ready.places.iter().zip(reads).map(|(place, read)| place.bytes(read)).collect();
@@ -46,8 +55,11 @@ fn consume<C: HostProducer>(shared: &Shared<'_>, number: usize, consumer: &mut C
     shared.meter.first_chunk_ns.fetch_min(since_start, Ordering::Relaxed);
     // A consumer that panicked is never used again: the race fails and does not return it.
     let range = nvtx::range("execute");
-    let mut outbox = Outbox::new(shared, chunk);
-    let outcome = catch_unwind(AssertUnwindSafe(|| consumer.produce(chunk, &buffers, &mut outbox)));
+    let (ring, race) = (shared.outputs.as_ref(), shared.race);
+    let mut outbox =
+        Outbox::new(ring, (&race.sinks, race.appends), &shared.stop, &shared.events, chunk);
+    let produce = || consumer.produce(&ready.chunk, &buffers, &mut outbox);
+    let outcome = catch_unwind(AssertUnwindSafe(produce));
     drop(range);
     let waited_ns = outbox.waited_ns();
     let busy_ns = (begin.elapsed().as_nanos() as u64).saturating_sub(waited_ns);
@@ -103,14 +115,14 @@ impl Place {
     }
 }
 
-fn check_mappings(ready: &Ready) -> Result<(), IoError> {
+fn check_mappings<P>(ready: &Ready<P>) -> Result<(), IoError> {
     ready.places.iter().try_for_each(|place| match place {
         Place::Mapped(mapped) => mapped.check(),
         _ => Ok(()),
     })
 }
 
-fn release_mapped(shared: &Shared<'_>, ready: &Ready, reads: &[ReadSpec]) {
+fn release_mapped<P>(shared: &Shared<'_, P>, ready: &Ready<P>, reads: &[ReadSpec]) {
     if !shared.race.options.release_mapped {
         return;
     }

@@ -9,9 +9,9 @@ use super::{Shared, consume};
 use crate::{HostProducer, RaceError};
 
 /// Starts consumers when they are first allowed to work, and makes the others wait.
-pub(super) struct Crew<'scope, 'env, C> {
+pub(super) struct Crew<'scope, 'env, P, C> {
     scope: &'scope Scope<'scope, 'env>,
-    shared: &'scope Shared<'scope>,
+    shared: &'scope Shared<'scope, P>,
     /// Those that were not started.
     idle: IterMut<'scope, C>,
     consumers: usize,
@@ -20,10 +20,10 @@ pub(super) struct Crew<'scope, 'env, C> {
     counts: (usize, usize),
 }
 
-impl<'scope, 'env, C: HostProducer + 'scope> Crew<'scope, 'env, C> {
+impl<'scope, 'env, P: Send, C: HostProducer<P> + 'scope> Crew<'scope, 'env, P, C> {
     pub fn new(
         scope: &'scope Scope<'scope, 'env>,
-        shared: &'scope Shared<'scope>,
+        shared: &'scope Shared<'scope, P>,
         consumers: &'scope mut [C],
     ) -> Self {
         let all = consumers.len();

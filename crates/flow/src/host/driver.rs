@@ -5,7 +5,7 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
-use headrace_io::{Completion, ReadRequest, Window};
+use headrace_io::{Completion, FedChunk, ReadRequest, ReadSpec, Window};
 
 use super::{Event, FilledWindow, Place, Ready, Shared, Target, tag, untag};
 use crate::append::{Ends, HEADROOM_BYTES, InOrder};
@@ -13,15 +13,15 @@ use crate::cache::Reservation;
 use crate::cancel::LOOK_INTERVAL;
 use crate::choose::{Chooser, Destination, Way};
 use crate::engines::{Engines, sink_into};
-use crate::feed::{Chunk, Chunks};
+use crate::feed::Chunks;
 use crate::report::Tally;
 use crate::slots::{SlotLayout, SlotRing, check_fits};
 use crate::writers::Writers;
-use crate::{BytesByPath, OutputSpec, RaceError, ReadSpec};
+use crate::{BytesByPath, OutputSpec, RaceError};
 
 /// A chunk that is being read into a slot.
-struct Reading {
-    chunk: Chunk,
+struct Reading<P> {
+    chunk: FedChunk<P>,
     started: Instant,
     reads_left: usize,
     places: Vec<Place>,
@@ -31,37 +31,37 @@ struct Reading {
 }
 
 /// A chunk with the access path of each buffer, which waits for a slot.
-struct Cold {
-    chunk: Chunk,
+struct Cold<P> {
+    chunk: FedChunk<P>,
     ways: Vec<Way>,
 }
 
 /// The driver: chooses access paths, begins reads, hands out chunks.
-pub(super) struct Driver<'a> {
+pub(super) struct Driver<'a, P> {
     // First, so that it is dropped first: the engines end before the memory they write to, which
     // is in `reading` (the cache's) and in the ring (which the caller holds).
     engines: Engines<'a>,
     // Likewise: the windows are in `shared`.
     writers: Writers<'a>,
-    shared: &'a Shared<'a>,
+    shared: &'a Shared<'a, P>,
     ring: &'a SlotRing,
     inbox: Receiver<Event>,
     /// Lets as many consumers work as are allowed.
     call: &'a mut dyn FnMut() -> Result<(), RaceError>,
     chooser: Chooser<'a>,
-    chunks: Chunks,
+    chunks: Chunks<P>,
     /// Woken when new chunks arrive.
     waker: Waker,
-    cold: VecDeque<Cold>,
+    cold: VecDeque<Cold<P>>,
     /// By slot.
-    reading: Vec<Option<Reading>>,
+    reading: Vec<Option<Reading<P>>>,
     free: Vec<usize>,
     patient: usize,
     /// Chunks that consumers have, or will get.
     handed_out: usize,
     /// By window of the output ring.
     writing: Vec<Option<Writing>>,
-    appending: Option<Appending>,
+    appending: Option<Appending<P>>,
 }
 
 /// Output that is being written.
@@ -81,18 +81,18 @@ struct Piece {
 
 /// Appended data, and chunks that wait for their turn: since all are begun in order, the chunk that the
 /// others' output waits for always has a consumer.
-struct Appending {
+struct Appending<P> {
     pieces: InOrder<Piece>,
     ends: Ends,
-    turns: InOrder<Ready>,
+    turns: InOrder<Ready<P>>,
 }
 
-impl<'a> Driver<'a> {
+impl<'a, P: Default> Driver<'a, P> {
     pub fn new(
-        shared: &'a Shared<'a>,
+        shared: &'a Shared<'a, P>,
         ring: &'a SlotRing,
         inbox: Receiver<Event>,
-        (chunks, waker): (Chunks, Waker),
+        (chunks, waker): (Chunks<P>, Waker),
         call: &'a mut dyn FnMut() -> Result<(), RaceError>,
     ) -> Self {
         let race = shared.race;
@@ -112,7 +112,7 @@ impl<'a> Driver<'a> {
             inbox,
             call,
             chooser: Chooser::new(
-                race,
+                &race.options,
                 Destination::Anywhere,
                 cache_race,
                 race.options.mappings.clone(),
@@ -197,7 +197,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    fn hand_out_in_place(&mut self, chunk: Chunk, ways: Vec<Way>) {
+    fn hand_out_in_place(&mut self, chunk: FedChunk<P>, ways: Vec<Way>) {
         let mut bytes = BytesByPath::default();
         let places = ways
             .into_iter()
@@ -210,7 +210,7 @@ impl<'a> Driver<'a> {
 
     /// Gives a chunk to the consumers, or, if they take chunks in order, all chunks whose turn has
     /// come.
-    fn hand_out(&mut self, ready: Ready) {
+    fn hand_out(&mut self, ready: Ready<P>) {
         let queue = &self.shared.queue;
         let Some(Appending { turns, .. }) = &mut self.appending else {
             self.handed_out += 1;
@@ -241,7 +241,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    fn begin(&mut self, slot: usize, cold: Cold) -> Result<(), RaceError> {
+    fn begin(&mut self, slot: usize, cold: Cold<P>) -> Result<(), RaceError> {
         let Cold { chunk, ways } = cold;
         let buffers = chunk.reads.len();
         let mut layout = SlotLayout::new(self.ring.window(slot));

@@ -1,66 +1,36 @@
 //! The race on the host: one thread drives reads and writes, one thread per consumer computes.
 
 mod consume;
+mod consumer;
 mod crew;
 mod driver;
+mod event;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crossbeam_channel::{Sender, unbounded};
-use headrace_io::{Completion, MappedFile, ReadAt, Transferred, Window};
+use headrace_io::{FedChunk, MappedFile, ReadAt, Transferred, Window};
 use parking_lot::Mutex;
 
 use crate::cache::Cached;
-use crate::feed::{Bell, Chunk, Chunks};
+use crate::feed::{Bell, Chunks};
 use crate::outbox::OutputRing;
 use crate::report::Tally;
 use crate::slots::SlotRing;
 use crate::stop::{FailOnPanic, Stop};
 use crate::work_queue::WorkQueue;
-use crate::{BytesByPath, HostProducer, OutputSpec, Race, RaceError, RaceReport};
+use crate::{BytesByPath, Race, RaceError, RaceReport};
+use consumer::Silent;
+pub use consumer::{HostConsumer, HostProducer};
 use crew::Crew;
 use driver::Driver;
+pub(crate) use event::{Event, FilledWindow, Target};
 
 /// Chunks in memory that wait or are being processed, per consumer: enough that none waits for the
 /// driver, and few enough to bound their bookkeeping and a producer's lead.
 const PATIENT_PER_CONSUMER: usize = 8;
-
-/// What wakes the driver.
-pub(crate) enum Event {
-    Read(Completion),
-    /// A chunk was consumed or discarded and has no more output; its slot, if any, is free.
-    Consumed {
-        chunk: usize,
-        slot: Option<usize>,
-        /// Whether a consumer processed it.
-        is_done: bool,
-    },
-    /// A consumer has filled an output window.
-    Filled(FilledWindow),
-    Written(Completion),
-    /// An empty feed has a chunk again.
-    Fed,
-}
-
-/// A window of the output ring, to be written.
-pub(crate) struct FilledWindow {
-    pub chunk: usize,
-    pub window: usize,
-    pub target: Target,
-    pub bytes: usize,
-}
-
-/// The destination of output.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Target {
-    At(OutputSpec),
-    /// After the sink's current end.
-    End {
-        sink: usize,
-    },
-}
 
 /// The location of a chunk's buffer.
 enum Place {
@@ -73,8 +43,8 @@ enum Place {
 }
 
 /// A chunk whose bytes are all in memory.
-struct Ready {
-    chunk: Chunk,
+struct Ready<P> {
+    chunk: FedChunk<P>,
     slot: Option<usize>,
     places: Vec<Place>,
     /// By access path, once it is consumed.
@@ -82,14 +52,14 @@ struct Ready {
 }
 
 /// The shared state of driver and consumers.
-pub(crate) struct Shared<'a> {
-    pub race: &'a Race,
+struct Shared<'a, P> {
+    race: &'a Race<P>,
     start: Instant,
-    pub stop: Stop,
-    queue: WorkQueue<Ready>,
-    pub events: Sender<Event>,
+    stop: Stop,
+    queue: WorkQueue<Ready<P>>,
+    events: Sender<Event>,
     /// Output memory, if the race has sinks.
-    pub outputs: Option<OutputRing>,
+    outputs: Option<OutputRing>,
     patient_max: usize,
     meter: Meter,
 }
@@ -104,8 +74,36 @@ struct Meter {
     enough: AtomicU64,
 }
 
-pub(crate) fn run<C: HostProducer>(
-    race: &Race,
+impl<P: Default + Send> Race<P> {
+    /// Hands every chunk to one of the consumers, each on its own thread, and returns the
+    /// consumers. The calling thread drives the reads.
+    ///
+    /// # Errors
+    /// The first error; see [`RaceError`]. The consumers' results are then invalid.
+    pub fn run_host<C: HostConsumer<P>>(
+        &self,
+        consumers: Vec<C>,
+    ) -> Result<(Vec<C>, RaceReport), RaceError> {
+        let silent = consumers.into_iter().map(Silent).collect();
+        let (consumers, report) = run(self, silent)?;
+        Ok((consumers.into_iter().map(|Silent(consumer)| consumer).collect(), report))
+    }
+
+    /// Like [`run_host`](Race::run_host), with consumers that produce output: see
+    /// [`with_outputs`](Race::with_outputs). The calling thread drives reads and writes.
+    ///
+    /// # Errors
+    /// The first error; see [`RaceError`].
+    pub fn run_host_writing<C: HostProducer<P>>(
+        &self,
+        producers: Vec<C>,
+    ) -> Result<(Vec<C>, RaceReport), RaceError> {
+        run(self, producers)
+    }
+}
+
+fn run<P: Default + Send, C: HostProducer<P>>(
+    race: &Race<P>,
     mut consumers: Vec<C>,
 ) -> Result<(Vec<C>, RaceReport), RaceError> {
     if consumers.is_empty() {
@@ -155,7 +153,7 @@ pub(crate) fn run<C: HostProducer>(
     Ok((consumers, report))
 }
 
-fn fill_report(report: &mut RaceReport, shared: &Shared<'_>, consumers: (usize, usize)) {
+fn fill_report<P>(report: &mut RaceReport, shared: &Shared<'_, P>, consumers: (usize, usize)) {
     let meter = &shared.meter;
     let (chunks, bytes_by_path) = *meter.consumed.lock();
     report.chunks = chunks;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_flow::{
-    Affinity, BoxError, CancelToken, DeviceLane, DirectEngine, HostProducer, Outbox, OutputSpec,
-    Race, RaceError, RaceOptions, RaceReport, Verdict, WriteAccess,
+    Affinity, BoxError, CancelToken, DeviceLane, DirectEngine, FedChunk, HostProducer, Outbox,
+    OutputSpec, Race, RaceError, RaceOptions, RaceReport, Verdict, WriteAccess,
 };
 use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
 use headrace_io::{FaultPlan, ReadAt};
@@ -71,11 +71,11 @@ impl Deal {
 impl HostProducer for Deal {
     fn produce(
         &mut self,
-        chunk: usize,
+        chunk: &FedChunk,
         buffers: &[&[u8]],
         outbox: &mut Outbox<'_>,
     ) -> Result<Verdict, BoxError> {
-        if chunk.is_multiple_of(self.late) {
+        if chunk.number.is_multiple_of(self.late) {
             std::thread::sleep(Duration::from_millis(2));
         }
         for sink in 0..self.sinks {
@@ -171,15 +171,15 @@ struct FirstLast {
 impl HostProducer for FirstLast {
     fn produce(
         &mut self,
-        chunk: usize,
+        chunk: &FedChunk,
         buffers: &[&[u8]],
         outbox: &mut Outbox<'_>,
     ) -> Result<Verdict, BoxError> {
-        if chunk == 0 {
+        if chunk.number == 0 {
             // The others have taken all windows that they can get.
             self.others.wait();
             std::thread::sleep(Duration::from_millis(50));
-        } else if chunk == 3 {
+        } else if chunk.number == 3 {
             self.others.wait();
         }
         for piece in buffers.concat().chunks(1000) {
@@ -365,12 +365,12 @@ struct Fails;
 impl HostProducer for Fails {
     fn produce(
         &mut self,
-        chunk: usize,
+        chunk: &FedChunk,
         buffers: &[&[u8]],
         outbox: &mut Outbox<'_>,
     ) -> Result<Verdict, BoxError> {
         outbox.append(0, 1000)?[..10].copy_from_slice(&buffers[0][..10]);
-        if chunk == 7 { Err("enough of it".into()) } else { Ok(Verdict::Continue) }
+        if chunk.number == 7 { Err("enough of it".into()) } else { Ok(Verdict::Continue) }
     }
 }
 
@@ -380,14 +380,14 @@ struct Until(usize);
 impl HostProducer for Until {
     fn produce(
         &mut self,
-        chunk: usize,
+        chunk: &FedChunk,
         buffers: &[&[u8]],
         outbox: &mut Outbox<'_>,
     ) -> Result<Verdict, BoxError> {
         let mut memory = outbox.append(0, 1)?;
         memory[0] = buffers[0][0];
         memory.send();
-        Ok(if chunk == self.0 { Verdict::Enough } else { Verdict::Continue })
+        Ok(if chunk.number == self.0 { Verdict::Enough } else { Verdict::Continue })
     }
 }
 
@@ -428,7 +428,7 @@ enum Asks {
 impl HostProducer for Asks {
     fn produce(
         &mut self,
-        _chunk: usize,
+        _chunk: &FedChunk,
         _buffers: &[&[u8]],
         outbox: &mut Outbox<'_>,
     ) -> Result<Verdict, BoxError> {

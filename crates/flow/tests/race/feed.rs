@@ -7,8 +7,8 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use headrace_flow::{
-    AccessPath, Affinity, BoxError, CancelToken, ChunkFeed, ChunkSpec, DeviceLane, FedChunk,
-    FeedBounds, HostCache, InputPolicy, Race, RaceError, RaceOptions, ReadSpec, Verdict,
+    AccessPath, Affinity, CancelToken, ChunkFeed, ChunkSpec, DeviceLane, FedChunk, FeedBounds,
+    HostCache, InputPolicy, NextChunk, Race, RaceError, RaceOptions, ReadSpec, Verdict,
 };
 use headrace_io::{MemoryFile, ReadAt};
 
@@ -37,7 +37,7 @@ impl Fed {
     fn of(file: &Arc<dyn ReadAt>, chunks: Vec<ChunkSpec>) -> Fed {
         let fed = |spec: ChunkSpec| {
             let files = spec.reads.iter().map(|_| file.clone()).collect();
-            FedChunk { spec, files, ..FedChunk::default() }
+            FedChunk { reads: spec.reads, files, ..FedChunk::default() }
         };
         let chunks = chunks.into_iter().map(fed).collect();
         Fed { chunks, given: Arc::default(), late_every: usize::MAX, polls: 0, end: None }
@@ -45,7 +45,7 @@ impl Fed {
 }
 
 impl ChunkFeed for Fed {
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>> {
+    fn poll_next(&mut self, waker: &Waker) -> NextChunk {
         self.polls += 1;
         if self.polls.is_multiple_of(self.late_every) {
             let waker = waker.clone();
@@ -226,18 +226,18 @@ fn in_memory(number: usize) -> (FedChunk, Vec<Vec<u8>>) {
         // The first byte is not wanted.
         ReadSpec { file: 0, offset: offset + 1, bytes: buffer.len() as u64 - 1 }
     });
-    let spec = ChunkSpec { reads: reads.collect() };
+    let reads = reads.collect();
     let held = held.into_iter().map(|buffer| Box::new(buffer) as headrace_io::HeldBytes);
     let file: Arc<dyn ReadAt> = MemoryFile::new(&MemoryFile::named("batches"), held.collect());
     let files = vec![file.clone(), file];
-    (FedChunk { spec, files, ..FedChunk::default() }, buffers)
+    (FedChunk { reads, files, ..FedChunk::default() }, buffers)
 }
 
 #[test]
 fn chunks_in_memory_are_looked_at_where_they_lie_unless_they_are_to_be_copied_first() {
     for copy_first in [false, true] {
         let (chunks, contents): (Vec<_>, Vec<_>) = (0..100).map(in_memory).unzip();
-        let places: Vec<u64> = chunks.iter().map(|chunk| chunk.spec.reads[0].offset).collect();
+        let places: Vec<u64> = chunks.iter().map(|chunk| chunk.reads[0].offset).collect();
         let feed =
             Fed { chunks: chunks.into(), ..Fed::of(&(TestFile::new(1).open() as _), Vec::new()) };
         let policy = InputPolicy { copy_first, ..InputPolicy::default() };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use headrace_flow::{
-    BoxError, CancelToken, ChunkSpec, HostProducer, Outbox, OutputSpec, Race, RaceError,
+    BoxError, CancelToken, ChunkSpec, FedChunk, HostProducer, Outbox, OutputSpec, Race, RaceError,
     RaceOptions, Stage, Verdict, WriteAccess,
 };
 use headrace_io::write::{FaultySink, WriteAt, WriteFaultPlan};
@@ -36,12 +36,12 @@ struct Producer<'a>(PlusOne, &'a [ChunkSpec]);
 impl HostProducer for Producer<'_> {
     fn produce(
         &mut self,
-        chunk: usize,
+        chunk: &FedChunk,
         buffers: &[&[u8]],
         outbox: &mut Outbox<'_>,
     ) -> Result<Verdict, BoxError> {
         for (number, buffer) in buffers.iter().enumerate() {
-            let mut output = outbox.buffer(place(self.1, chunk, number))?;
+            let mut output = outbox.buffer(place(self.1, chunk.number, number))?;
             assert_eq!(output.len(), buffer.len());
             for (to, from) in output.iter_mut().zip(*buffer) {
                 *to = from.wrapping_add(1);
@@ -49,11 +49,11 @@ impl HostProducer for Producer<'_> {
             output.send();
         }
         std::thread::sleep(self.0.latency);
-        if self.0.fail_at == Some(chunk) {
+        if self.0.fail_at == Some(chunk.number) {
             return Err("failed by order".into());
         }
-        self.0.produced.push(chunk);
-        Ok(if self.0.enough_at == Some(chunk) { Verdict::Enough } else { Verdict::Continue })
+        self.0.produced.push(chunk.number);
+        Ok(if self.0.enough_at == Some(chunk.number) { Verdict::Enough } else { Verdict::Continue })
     }
 }
 
@@ -100,15 +100,15 @@ fn chunks_without_reads_only_write() {
     impl HostProducer for Fill {
         fn produce(
             &mut self,
-            chunk: usize,
+            chunk: &FedChunk,
             _: &[&[u8]],
             outbox: &mut Outbox<'_>,
         ) -> Result<Verdict, BoxError> {
-            let to = OutputSpec { sink: 0, offset: chunk as u64 * 65_536, bytes: 65_536 };
+            let to = OutputSpec { sink: 0, offset: chunk.number as u64 * 65_536, bytes: 65_536 };
             // One that is dropped is not written, and its memory comes back.
             drop(outbox.buffer(to)?);
             let mut output = outbox.buffer(to)?;
-            output.fill(chunk as u8 + 1);
+            output.fill(chunk.number as u8 + 1);
             output.send();
             Ok(Verdict::Continue)
         }
@@ -207,11 +207,11 @@ fn a_full_outbox_holds_the_consumers_back() {
     impl HostProducer for Watch<'_> {
         fn produce(
             &mut self,
-            chunk: usize,
+            chunk: &FedChunk,
             _: &[&[u8]],
             outbox: &mut Outbox<'_>,
         ) -> Result<Verdict, BoxError> {
-            outbox.buffer(place(self.2, chunk, 0))?.send();
+            outbox.buffer(place(self.2, chunk.number, 0))?.send();
             self.3 += 1;
             self.0.fetch_max(self.3 - self.1.writes() as usize, Ordering::SeqCst);
             Ok(Verdict::Continue)

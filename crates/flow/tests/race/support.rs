@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use headrace_flow::{
-    AccessPath, BoxError, CancelToken, ChunkSpec, DirectEngine, HostConsumer, Race, RaceError,
-    RaceOptions, RaceReport, ReadSpec, Verdict,
+    AccessPath, BoxError, CancelToken, ChunkSpec, DirectEngine, FedChunk, HostConsumer, Race,
+    RaceError, RaceOptions, RaceReport, ReadSpec, Verdict,
 };
 use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile};
 
@@ -74,8 +74,8 @@ pub struct Collect {
 }
 
 impl HostConsumer for Collect {
-    fn consume(&mut self, chunk: usize, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
-        self.chunks.push((chunk, buffers.iter().map(|buffer| buffer.to_vec()).collect()));
+    fn consume(&mut self, chunk: &FedChunk, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
+        self.chunks.push((chunk.number, buffers.iter().map(|buffer| buffer.to_vec()).collect()));
         Ok(Verdict::Continue)
     }
 }
@@ -87,8 +87,8 @@ impl<F> HostConsumer for Act<F>
 where
     F: FnMut(usize, &[&[u8]]) -> Result<Verdict, BoxError> + Send,
 {
-    fn consume(&mut self, chunk: usize, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
-        (self.0)(chunk, buffers)
+    fn consume(&mut self, chunk: &FedChunk, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
+        (self.0)(chunk.number, buffers)
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::ops::Deref;
 
+use headrace_io::FeedBounds;
 use headrace_ir::Encoding;
 use headrace_ir::layout::ROW_ALIGNMENT;
 
 use super::chunks::{CHUNK_EXTRA_SHARE, Parts};
 use super::file::encoding;
 use super::table::ArrowTable;
-use crate::feed::FeedBounds;
+use crate::feed::FeedFacts;
 
 /// A column's share of a part.
 struct ColumnSize {
@@ -46,7 +47,7 @@ impl ColumnSize {
 
 impl<T: Deref<Target = ArrowTable>> Parts<T> {
     /// Upper bounds from the facts about the whole table.
-    pub(super) fn bounds(&self) -> FeedBounds {
+    pub(super) fn facts(&self) -> FeedFacts {
         let (table, options) = (&*self.table, self.options);
         let columns = self.column_sizes();
         let text_bytes = columns.iter().map(|c| c.text_bytes).fold(0, u64::saturating_add);
@@ -76,11 +77,10 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
             + table.rows() / options.chunk_rows_max
             + parts / options.chunk_segments_max as u64
             + (bytes + parts * extra) / room_max.max(1);
-        FeedBounds {
+        let chunks = Some(parts.min(1 + 2 * pairs));
+        FeedFacts {
+            bounds: FeedBounds { bytes: Some(bytes), chunks, slot_bytes: chunk_bytes as usize },
             rows: Some(table.rows()),
-            bytes: Some(bytes),
-            chunks: Some(parts.min(1 + 2 * pairs)),
-            chunk_bytes,
             segment_bytes,
             encodings: columns.into_iter().map(|c| c.encoding).collect(),
         }

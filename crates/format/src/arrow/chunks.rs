@@ -7,14 +7,14 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use headrace_io::{SourceFile, try_map};
+use headrace_io::{BoxError, ChunkFeed, NextChunk, SourceFile, try_map};
 use headrace_ir::layout::ROW_ALIGNMENT;
 use headrace_ir::{Chunk, ColumnExtents, Segment};
 
 use super::file::Bounds;
 use super::table::{ArrowTable, METADATA_THREADS_MAX};
 use crate::error::{FormatError, Result};
-use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds, FirstBy};
+use crate::feed::{ChunkTotals, Feed, FeedFacts, FirstBy, Opened, fed};
 
 /// Rows of a segment fit 31 bits.
 const SEGMENT_ROWS_MAX: u64 = (i32::MAX as u64) / ROW_ALIGNMENT * ROW_ALIGNMENT;
@@ -42,7 +42,7 @@ pub struct ChunkOptions {
     pub chunk_rows_max: u64,
     /// Maximum bytes of a chunk's extents. A larger part is halved until it fits, so other columns
     /// may then have other parts. A chunk of one segment may be larger if it cannot be split:
-    /// [`ROW_ALIGNMENT`] wide rows, or text (see [`ChunkFeed`]).
+    /// [`ROW_ALIGNMENT`] wide rows, or text (see [`ArrowFeed`]).
     pub chunk_bytes_max: u64,
     /// A chunk with this many bytes gets no further segment.
     pub chunk_bytes_wanted: u64,
@@ -140,8 +140,8 @@ impl ArrowTable {
         columns: &[usize],
         conditions: &[ColumnBound],
         options: ChunkOptions,
-    ) -> Result<ChunkFeed<&ArrowTable>> {
-        ChunkFeed::new(self, columns, conditions, options)
+    ) -> Result<ArrowFeed<&ArrowTable>> {
+        ArrowFeed::new(self, columns, conditions, options)
     }
 
     fn check_arguments(
@@ -199,7 +199,7 @@ impl ArrowTable {
 /// part lie: the end offset of each part is read when the part is made, or beforehand for batches
 /// whose texts may exceed a chunk.
 #[derive(Debug)]
-pub struct ChunkFeed<T> {
+pub struct ArrowFeed<T> {
     pub(super) parts: Parts<T>,
     /// By column of the plan: the first of its dictionary's remaps among `remaps`.
     first_remaps: Vec<u32>,
@@ -207,9 +207,11 @@ pub struct ChunkFeed<T> {
     /// The part that did not fit the previous chunk.
     next: Option<Part>,
     totals: ChunkTotals,
+    /// The files that chunks were given of, each opened once.
+    opened: Opened,
 }
 
-impl<T: Deref<Target = ArrowTable>> ChunkFeed<T> {
+impl<T: Deref<Target = ArrowTable>> ArrowFeed<T> {
     /// As [`ArrowTable::feed`].
     ///
     /// # Errors
@@ -231,7 +233,14 @@ impl<T: Deref<Target = ArrowTable>> ChunkFeed<T> {
         index(remaps.len(), "dictionaries")?;
         let mut parts = Parts::new(table, columns.to_vec(), conditions.to_vec(), options);
         parts.long_texts = parts.parts_of_long_texts()?;
-        Ok(Self { parts, first_remaps, remaps, next: None, totals: ChunkTotals::default() })
+        Ok(Self {
+            parts,
+            first_remaps,
+            remaps,
+            next: None,
+            totals: ChunkTotals::default(),
+            opened: Opened::default(),
+        })
     }
 
     /// Code translation tables of all chunks, see [`headrace_ir::ColumnExtents::remap`].
@@ -249,12 +258,13 @@ impl<T: Deref<Target = ArrowTable>> ChunkFeed<T> {
     /// # Errors
     /// As for the chunks.
     pub fn survey(&self) -> Result<ChunkTotals> {
-        let mut feed = ChunkFeed {
+        let mut feed = ArrowFeed {
             parts: self.parts.anew(),
             first_remaps: Vec::new(),
             remaps: Vec::new(),
             next: None,
             totals: ChunkTotals::default(),
+            opened: Opened::default(),
         };
         while feed.gather(|_| ())? {}
         Ok(feed.totals)
@@ -314,7 +324,7 @@ impl<T: Deref<Target = ArrowTable>> ChunkFeed<T> {
     }
 }
 
-impl<T: Deref<Target = ArrowTable>> Iterator for ChunkFeed<T> {
+impl<T: Deref<Target = ArrowTable>> Iterator for ArrowFeed<T> {
     type Item = Result<Chunk>;
 
     fn next(&mut self) -> Option<Result<Chunk>> {
@@ -326,18 +336,24 @@ impl<T: Deref<Target = ArrowTable>> Iterator for ChunkFeed<T> {
     }
 }
 
-impl<T: Deref<Target = ArrowTable> + Send + std::fmt::Debug> Feed for ChunkFeed<T> {
-    fn bounds(&self) -> FeedBounds {
-        self.parts.bounds()
+impl<T: Deref<Target = ArrowTable> + Send + std::fmt::Debug> ChunkFeed<Chunk> for ArrowFeed<T> {
+    fn poll_next(&mut self, _waker: &Waker) -> NextChunk<Chunk> {
+        let next = self.next();
+        let (opened, table) = (&mut self.opened, &self.parts.table);
+        let open =
+            |file| Ok(table.files()[file as usize].source_as(table.policy().check_identity) as _);
+        let with_files = |chunk| fed(chunk, |file| opened.file(file, || open(file)));
+        Poll::Ready(next.map(|chunk| chunk.and_then(with_files).map_err(BoxError::from)))
+    }
+}
+
+impl<T: Deref<Target = ArrowTable> + Send + std::fmt::Debug> Feed for ArrowFeed<T> {
+    fn facts(&self) -> FeedFacts {
+        self.parts.facts()
     }
 
     fn remaps(&self) -> &[Arc<[i32]>] {
         self.remaps()
-    }
-
-    fn poll_next(&mut self, _waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
-        let fed = |chunk: Result<Chunk>| chunk.map(|chunk| FedChunk { chunk, memory: None });
-        Poll::Ready(self.next().map(fed))
     }
 
     fn totals(&self) -> ChunkTotals {

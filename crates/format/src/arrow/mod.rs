@@ -40,7 +40,7 @@ mod faults;
 mod scale;
 
 pub(crate) use chunks::Filling;
-pub use chunks::{CHUNK_EXTRA_SHARE, ChunkFeed, ChunkOptions, ColumnBound};
+pub use chunks::{ArrowFeed, CHUNK_EXTRA_SHARE, ChunkOptions, ColumnBound};
 pub use file::ArrowFile;
 pub(crate) use file::{encoding, row_bits};
 pub use kept::KeptMetadata;

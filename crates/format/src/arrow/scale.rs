@@ -78,11 +78,11 @@ fn measure(files: usize, columns: usize, batches: usize) -> f64 {
     let survey = feed.survey().unwrap();
     let surveyed = started.elapsed();
     let started = Instant::now();
-    let bounds = table.feed(&all, &[], ChunkOptions::default()).unwrap().bounds();
+    let bounds = table.feed(&all, &[], ChunkOptions::default()).unwrap().facts().bounds;
     let first = feed.next().unwrap().unwrap();
     let first_after = started.elapsed();
     assert!(first_after < Duration::from_secs(1), "{first_after:?}");
-    assert!(survey.bytes_max <= bounds.chunk_bytes && survey.bytes <= bounds.bytes.unwrap());
+    assert!(survey.bytes_max <= bounds.slot_bytes as u64 && survey.bytes <= bounds.bytes.unwrap());
     let rest: usize = feed.by_ref().map(|chunk| chunk.unwrap().segments.len()).sum();
     let fed = started.elapsed();
     assert_eq!(first.segments.len() + rest, segments as usize);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use arrow_array::RecordBatch;
-use headrace_io::{HeldBytes, MemoryFile};
+use headrace_io::{
+    BoxError, ChunkFeed, FedChunk, FeedBounds, HeldBytes, MemoryFile, NextChunk, ReadAt,
+};
 use headrace_ir::layout::ROW_ALIGNMENT;
 use headrace_ir::{Chunk, Encoding, Segment};
 
@@ -14,7 +16,7 @@ use super::stream::BatchStream;
 use super::table::BatchTable;
 use crate::arrow::{CHUNK_EXTRA_SHARE, ChunkOptions, Filling, encoding, row_bits};
 use crate::error::Result;
-use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
+use crate::feed::{ChunkTotals, Feed, FeedFacts, fed};
 use crate::table::Table;
 
 /// Chunks over batches: see [`BatchTable`].
@@ -184,44 +186,9 @@ impl BatchFeed {
             }
         }
     }
-}
 
-impl Feed for BatchFeed {
-    /// The size of a chunk follows from the widths of its columns, except for text: its limit comes
-    /// from the options, and a batch with more text cannot be copied.
-    fn bounds(&self) -> FeedBounds {
-        let options = self.options;
-        let fields = self.table.schema().fields();
-        let types = self.columns.iter().map(|&column| fields[column].data_type());
-        let encodings: Vec<Encoding> = types.clone().filter_map(encoding).collect();
-        let has_text = encodings.iter().any(|e| matches!(e, Encoding::Offsets { .. }));
-        let extra = 3 * encodings.len() as u64 * options.extent_extra_bytes;
-        let rows = options.segment_rows_max();
-        // Values, and bitmaps that end in the middle of a byte.
-        let widths = types.filter_map(row_bits).map(|bits| bits / 8);
-        let row_bytes = widths.sum::<u64>() + encodings.len() as u64;
-        let fitting = rows.saturating_mul(row_bytes).min(options.chunk_bytes_max);
-        let part = fitting.max(ROW_ALIGNMENT * row_bytes);
-        let part = if has_text { options.chunk_bytes_max } else { part } + extra;
-        let wanted = options.chunk_bytes_wanted.max(1);
-        let extras = (options.chunk_segments_max as u64).saturating_mul(extra);
-        let room = wanted.saturating_mul(CHUNK_EXTRA_SHARE).min(wanted.saturating_add(extras));
-        let chunk = room.saturating_add(part).min(options.chunk_bytes_max);
-        FeedBounds {
-            rows: self.table.rows_max,
-            bytes: None,
-            chunks: None,
-            chunk_bytes: chunk.max(part),
-            segment_bytes: part,
-            encodings,
-        }
-    }
-
-    fn remaps(&self) -> &[Arc<[i32]>] {
-        &[]
-    }
-
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
+    /// As [`ChunkFeed::poll_next`].
+    pub fn poll(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk<Chunk>>>> {
         if self.has_ended {
             return Poll::Ready(None);
         }
@@ -241,8 +208,49 @@ impl Feed for BatchFeed {
         };
         let chunk = Chunk { segments: gathered.segments };
         self.totals.add(chunk.segments.len() as u64, gathered.filling.rows, chunk.bytes());
-        let memory = MemoryFile::new(&self.table.name, gathered.buffers);
-        Poll::Ready(Some(Ok(FedChunk { chunk, memory: Some(memory) })))
+        let memory: Arc<dyn ReadAt> = MemoryFile::new(&self.table.name, gathered.buffers);
+        Poll::Ready(Some(fed(chunk, |_| Ok(Arc::clone(&memory)))))
+    }
+}
+
+impl ChunkFeed<Chunk> for BatchFeed {
+    fn poll_next(&mut self, waker: &Waker) -> NextChunk<Chunk> {
+        self.poll(waker).map(|next| next.map(|fed| fed.map_err(BoxError::from)))
+    }
+}
+
+impl Feed for BatchFeed {
+    /// The size of a chunk follows from the widths of its columns, except for text: its limit comes
+    /// from the options, and a batch with more text cannot be copied.
+    fn facts(&self) -> FeedFacts {
+        let options = self.options;
+        let fields = self.table.schema().fields();
+        let types = self.columns.iter().map(|&column| fields[column].data_type());
+        let encodings: Vec<Encoding> = types.clone().filter_map(encoding).collect();
+        let has_text = encodings.iter().any(|e| matches!(e, Encoding::Offsets { .. }));
+        let extra = 3 * encodings.len() as u64 * options.extent_extra_bytes;
+        let rows = options.segment_rows_max();
+        // Values, and bitmaps that end in the middle of a byte.
+        let widths = types.filter_map(row_bits).map(|bits| bits / 8);
+        let row_bytes = widths.sum::<u64>() + encodings.len() as u64;
+        let fitting = rows.saturating_mul(row_bytes).min(options.chunk_bytes_max);
+        let part = fitting.max(ROW_ALIGNMENT * row_bytes);
+        let part = if has_text { options.chunk_bytes_max } else { part } + extra;
+        let wanted = options.chunk_bytes_wanted.max(1);
+        let extras = (options.chunk_segments_max as u64).saturating_mul(extra);
+        let room = wanted.saturating_mul(CHUNK_EXTRA_SHARE).min(wanted.saturating_add(extras));
+        let chunk = room.saturating_add(part).min(options.chunk_bytes_max);
+        let slot_bytes = chunk.max(part) as usize;
+        FeedFacts {
+            bounds: FeedBounds { slot_bytes, ..FeedBounds::default() },
+            rows: self.table.rows_max,
+            segment_bytes: part,
+            encodings,
+        }
+    }
+
+    fn remaps(&self) -> &[Arc<[i32]>] {
+        &[]
     }
 
     fn totals(&self) -> ChunkTotals {

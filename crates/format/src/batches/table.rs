@@ -164,8 +164,4 @@ impl Table for BatchTable {
     fn file_identity(&self, _file: usize) -> FileIdentity {
         self.name.identity()
     }
-
-    fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>> {
-        Err(FormatError::Argument(format!("file {file} of batches in memory")))
-    }
 }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use arrow_schema::Schema;
+use headrace_io::{
+    BoxError, ChunkFeed, FedChunk, FeedBounds, MemoryFile, NextChunk, ReadAt, SourceFile,
+};
 use headrace_ir::{Chunk, ColumnExtents, Encoding, Extent, Segment};
-
-use headrace_io::{MemoryFile, SourceFile};
 
 use super::Reroute;
 use super::parts::Block;
@@ -20,7 +21,7 @@ use super::server_pages::{IN_MEMORY, ServerPages};
 use super::table::{HeapTable, ServerRows};
 use crate::arrow::{CHUNK_EXTRA_SHARE, ChunkOptions, Filling};
 use crate::batches::{BatchFeed, BatchTable, Receiver};
-use crate::feed::{ChunkTotals, FedChunk, Feed, FeedBounds};
+use crate::feed::{ChunkTotals, Feed, FeedFacts, Opened, fed};
 use crate::{FormatError, Result};
 
 /// Chunks of a [`HeapTable`]: alternately of its blocks and of its stream, as long as both have
@@ -40,6 +41,8 @@ pub(super) struct HeapFeed {
     /// Whether the last chunk came from the stream.
     was_streamed: bool,
     has_ended: bool,
+    /// The files of blocks, each opened once.
+    opened: Opened,
     /// Of the blocks.
     totals: ChunkTotals,
 }
@@ -66,6 +69,7 @@ impl HeapFeed {
             next: 0,
             was_streamed: false,
             has_ended: false,
+            opened: Opened::default(),
             totals: ChunkTotals::default(),
         }
     }
@@ -142,7 +146,7 @@ impl HeapFeed {
     }
 
     /// The next chunk of blocks; `None` after the last.
-    fn next_blocks(&mut self) -> Result<Option<FedChunk>> {
+    fn next_blocks(&mut self) -> Result<Option<FedChunk<Chunk>>> {
         let (mut chunk, mut filling) = (Chunk::default(), Filling::default());
         while let Some(run) = self.next_run(filling.bytes) {
             let Some(segment) = self.segment(&run)? else {
@@ -160,16 +164,17 @@ impl HeapFeed {
             return Ok(None);
         }
         self.totals.add(chunk.segments.len() as u64, 0, filling.bytes);
-        Ok(Some(FedChunk { chunk, memory: None }))
+        let (opened, table) = (&mut self.opened, &self.table);
+        fed(chunk, |file| opened.file(file, || table.open(file))).map(Some)
     }
 
     /// Rows and pages from the server.
-    fn poll_server(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
-        let streamed = self.streamed.poll_next(waker);
+    fn poll_server(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk<Chunk>>>> {
+        let streamed = self.streamed.poll(waker);
         // Rows end last.
         let (Poll::Pending, Some(pages)) = (&streamed, &mut self.pages) else { return streamed };
         match pages.poll_next(waker) {
-            Poll::Ready(Some(Ok(pages))) => Poll::Ready(Some(Ok(self.chunk_of(pages)))),
+            Poll::Ready(Some(Ok(pages))) => Poll::Ready(Some(self.chunk_of(pages))),
             Poll::Ready(Some(Err(cause))) => {
                 let failed = format!("pages of {}: {cause}", self.table.name());
                 Poll::Ready(Some(Err(FormatError::Argument(failed))))
@@ -178,12 +183,12 @@ impl HeapFeed {
         }
     }
 
-    fn chunk_of(&mut self, pages: ServerPages) -> FedChunk {
+    fn chunk_of(&mut self, pages: ServerPages) -> Result<FedChunk<Chunk>> {
         let (offset, bytes) = (pages.as_ref().as_ptr().addr() as u64, pages.as_ref().len() as u64);
         let segment = self.pages_segment(IN_MEMORY, Extent { offset, bytes });
         self.totals.add(1, 0, bytes);
-        let memory = MemoryFile::new(&self.pages_name, vec![Box::new(pages)]);
-        FedChunk { chunk: Chunk { segments: vec![segment] }, memory: Some(memory) }
+        let memory: Arc<dyn ReadAt> = MemoryFile::new(&self.pages_name, vec![Box::new(pages)]);
+        fed(Chunk { segments: vec![segment] }, |_| Ok(Arc::clone(&memory)))
     }
 
     fn pages_segment(&self, file: u32, values: Extent) -> Segment {
@@ -199,7 +204,7 @@ impl HeapFeed {
         Segment { file, batch: 0, first_row: 0, rows: 0, columns: vec![column] }
     }
 
-    fn poll(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
+    fn poll(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk<Chunk>>>> {
         // Blocks have a turn after each chunk of the stream, and whenever it has nothing.
         if self.was_streamed {
             self.was_streamed = false;
@@ -219,33 +224,8 @@ impl HeapFeed {
     }
 }
 
-impl Feed for HeapFeed {
-    /// A chunk of blocks has the wanted size, rounded up to a block, in one segment or in many
-    /// small ones; a chunk of the stream has the size of batch chunks.
-    fn bounds(&self) -> FeedBounds {
-        let (options, block_bytes) = (self.options, self.block_bytes());
-        let (wanted, extra) = (self.wanted_bytes().max(1), options.extent_extra_bytes);
-        let segment = wanted.max(block_bytes).saturating_add(extra);
-        let extras = (options.chunk_segments_max as u64).saturating_mul(extra);
-        let by_bytes = wanted.saturating_add(block_bytes).saturating_add(extras);
-        let by_room = wanted.saturating_mul(CHUNK_EXTRA_SHARE).saturating_add(segment);
-        let blocks = by_bytes.min(by_room).min(options.chunk_bytes_max).max(segment);
-        let streamed = self.streamed.bounds();
-        FeedBounds {
-            rows: None,
-            bytes: None,
-            chunks: None,
-            chunk_bytes: blocks.max(streamed.chunk_bytes),
-            segment_bytes: segment.max(streamed.segment_bytes),
-            encodings: streamed.encodings,
-        }
-    }
-
-    fn remaps(&self) -> &[Arc<[i32]>] {
-        self.streamed.remaps()
-    }
-
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk>>> {
+impl ChunkFeed<Chunk> for HeapFeed {
+    fn poll_next(&mut self, waker: &Waker) -> NextChunk<Chunk> {
         if self.has_ended {
             return Poll::Ready(None);
         }
@@ -254,7 +234,33 @@ impl Feed for HeapFeed {
         }
         let polled = self.poll(waker);
         self.has_ended = matches!(polled, Poll::Ready(None | Some(Err(_))));
-        polled
+        polled.map(|next| next.map(|fed| fed.map_err(BoxError::from)))
+    }
+}
+
+impl Feed for HeapFeed {
+    /// A chunk of blocks has the wanted size, rounded up to a block, in one segment or in many
+    /// small ones; a chunk of the stream has the size of batch chunks.
+    fn facts(&self) -> FeedFacts {
+        let (options, block_bytes) = (self.options, self.block_bytes());
+        let (wanted, extra) = (self.wanted_bytes().max(1), options.extent_extra_bytes);
+        let segment = wanted.max(block_bytes).saturating_add(extra);
+        let extras = (options.chunk_segments_max as u64).saturating_mul(extra);
+        let by_bytes = wanted.saturating_add(block_bytes).saturating_add(extras);
+        let by_room = wanted.saturating_mul(CHUNK_EXTRA_SHARE).saturating_add(segment);
+        let blocks = by_bytes.min(by_room).min(options.chunk_bytes_max).max(segment);
+        let streamed = self.streamed.facts();
+        let slot_bytes = (blocks as usize).max(streamed.bounds.slot_bytes);
+        FeedFacts {
+            bounds: FeedBounds { slot_bytes, ..FeedBounds::default() },
+            rows: None,
+            segment_bytes: segment.max(streamed.segment_bytes),
+            encodings: streamed.encodings,
+        }
+    }
+
+    fn remaps(&self) -> &[Arc<[i32]>] {
+        self.streamed.remaps()
     }
 
     fn totals(&self) -> ChunkTotals {

@@ -177,6 +177,12 @@ impl HeapTable {
         Ok(*place.get_or_init(|| identity))
     }
 
+    /// A file for reading, which need not be open.
+    pub(super) fn open(&self, file: u32) -> Result<Arc<dyn ReadAt>> {
+        let file = file as usize;
+        Ok(SourceFile::known_as(self.path(file)?, self.identity(file)?, false))
+    }
+
     fn path(&self, file: usize) -> Result<&Path> {
         let path = self.parts.path(file);
         path.ok_or_else(|| FormatError::Argument(format!("there is no file {file}")))
@@ -309,9 +315,5 @@ impl Table for HeapTable {
     /// A file that cannot be examined has no bytes here, and is an error when it is read.
     fn file_identity(&self, file: usize) -> FileIdentity {
         self.identity(file).unwrap_or(NOWHERE)
-    }
-
-    fn open_file(&self, file: usize) -> Result<Arc<dyn ReadAt>> {
-        Ok(SourceFile::known_as(self.path(file)?, self.identity(file)?, false))
     }
 }

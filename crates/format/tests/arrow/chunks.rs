@@ -274,22 +274,25 @@ fn no_chunk_is_larger_than_was_said_before_the_first() {
                         ..ChunkOptions::default()
                     };
                     let mut feed = table.feed(columns, &[], options).unwrap();
-                    let bounds = feed.bounds();
+                    let facts = feed.facts();
                     let room = |segment: &headrace_ir::Segment| -> u64 {
                         segment.extents().map(|extent| extent.bytes + extra).sum()
                     };
                     let mut largest = 0;
                     for chunk in feed.by_ref() {
                         let rooms: Vec<u64> = chunk.unwrap().segments.iter().map(room).collect();
-                        assert!(rooms.iter().all(|r| *r <= bounds.segment_bytes), "{options:?}");
+                        assert!(rooms.iter().all(|r| *r <= facts.segment_bytes), "{options:?}");
                         largest = largest.max(rooms.iter().sum());
                     }
                     let totals = feed.totals();
-                    assert!(largest <= bounds.chunk_bytes, "{largest} {bounds:?} {options:?}");
-                    assert!(totals.bytes <= bounds.bytes.unwrap(), "{totals:?} {bounds:?}");
-                    assert!(totals.chunks <= bounds.chunks.unwrap(), "{totals:?} {bounds:?}");
-                    assert_eq!(Some(totals.rows), bounds.rows);
-                    tight += usize::from(bounds.chunk_bytes <= 4 * largest);
+                    assert!(
+                        largest <= facts.bounds.slot_bytes as u64,
+                        "{largest} {facts:?} {options:?}"
+                    );
+                    assert!(totals.bytes <= facts.bounds.bytes.unwrap(), "{totals:?} {facts:?}");
+                    assert!(totals.chunks <= facts.bounds.chunks.unwrap(), "{totals:?} {facts:?}");
+                    assert_eq!(Some(totals.rows), facts.rows);
+                    tight += usize::from(facts.bounds.slot_bytes as u64 <= 4 * largest);
                 }
             }
         }
@@ -330,9 +333,9 @@ fn each_part_of_a_batch_has_its_own_texts() {
             let largest = plan.chunks.iter().filter(|chunk| chunk.rows() > 64);
             assert!(largest.map(|chunk| chunk.bytes()).all(|of_chunk| of_chunk <= bytes));
             let feed = table.feed(&[0, 1, 2], &[], options).unwrap();
-            assert!(plan.totals.bytes_max <= feed.bounds().chunk_bytes);
-            assert!(feed.bounds().chunk_bytes <= plan.totals.bytes_max.max(bytes));
-            assert!(plan.totals.bytes <= feed.bounds().bytes.unwrap());
+            assert!(plan.totals.bytes_max <= feed.facts().bounds.slot_bytes as u64);
+            assert!(feed.facts().bounds.slot_bytes as u64 <= plan.totals.bytes_max.max(bytes));
+            assert!(plan.totals.bytes <= feed.facts().bounds.bytes.unwrap());
             assert_eq!(feed.survey().unwrap(), plan.totals);
         }
     }

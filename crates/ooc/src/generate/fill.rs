@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use headrace_flow::{
-    BoxError, ChunkSpec, HostProducer, Outbox, OutputSpec, Race, RaceOptions, Verdict,
+    BoxError, ChunkSpec, FedChunk, HostProducer, Outbox, OutputSpec, Race, RaceOptions, Verdict,
 };
 use headrace_io::MemoryUse;
 
@@ -79,11 +79,11 @@ struct Filler<'a, F> {
 impl<F: Fn(usize, u64, &mut [u8]) + Sync> HostProducer for Filler<'_, F> {
     fn produce(
         &mut self,
-        chunk: usize,
+        chunk: &FedChunk,
         _buffers: &[&[u8]],
         outbox: &mut Outbox<'_>,
     ) -> std::result::Result<Verdict, BoxError> {
-        let output = self.outputs[chunk];
+        let output = self.outputs[chunk.number];
         let mut window = outbox.buffer(output)?;
         (self.fill)(output.sink, output.offset, &mut window);
         window.send();

@@ -3,11 +3,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 
 use arrow_schema::DataType;
-use headrace_format::Table;
 use headrace_format::arrow::{ArrowTable, ChunkOptions};
+use headrace_format::{Feed, Table};
 use headrace_io::{MemoryBudget, MemoryUse, ReadAt, Reservation};
 
 use super::matrix::RawMatrix;
@@ -100,14 +99,14 @@ impl Parts {
             chunk_segments_max: 1,
             ..ChunkOptions::default()
         };
-        let mut feed = Table::feed(table.clone(), &columns, &[], options)?;
-        let parts_max = feed.bounds().chunks.unwrap_or(0).max(1);
+        let feed = ArrowTable::feed(table, &columns, &[], options)?;
+        let parts_max = feed.facts().bounds.chunks.unwrap_or(0).max(1);
         let part_list_bytes = (size_of::<Part>() + 8 * columns.len()) as u64;
         let mut memory =
             memory.reserve(MemoryUse::Pipelines, parts_max.saturating_mul(part_list_bytes))?;
         let (mut parts, mut first) = (Vec::new(), 0);
-        while let Poll::Ready(Some(fed)) = feed.poll_next(Waker::noop()) {
-            for segment in fed?.chunk.segments {
+        for chunk in feed {
+            for segment in chunk?.segments {
                 let is_plain =
                     segment.columns.iter().all(|c| c.offsets.is_none() && c.validity.is_none());
                 if !is_plain {

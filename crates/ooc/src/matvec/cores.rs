@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use headrace_flow::{BoxError, HostConsumer, Verdict};
+use headrace_flow::{BoxError, FedChunk, HostConsumer, Verdict};
 
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{Avx2, Avx512};
@@ -59,11 +59,11 @@ impl<'a> Multiplier<'a> {
 }
 
 impl HostConsumer for Multiplier<'_> {
-    fn consume(&mut self, chunk: usize, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
+    fn consume(&mut self, chunk: &FedChunk, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
         let mut sums = self.gather.take_buffer();
         // SAFETY: the kernel is one that this processor was found to have the instructions of.
-        unsafe { (self.kernel)(&self.plan.tile(chunk), buffers, &self.operands, &mut sums) };
-        self.gather.deliver(chunk, sums);
+        unsafe { (self.kernel)(&self.plan.tile(chunk.number), buffers, &self.operands, &mut sums) };
+        self.gather.deliver(chunk.number, sums);
         Ok(Verdict::Continue)
     }
 }

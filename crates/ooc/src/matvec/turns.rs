@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use headrace_flow::{BoxError, ChunkFeed, FedChunk, FeedBounds};
+use headrace_flow::{ChunkFeed, FedChunk, FeedBounds, NextChunk};
 use headrace_io::ReadAt;
 use parking_lot::Mutex;
 
@@ -79,7 +79,7 @@ impl Feed {
 }
 
 impl ChunkFeed for Feed {
-    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<Result<FedChunk, BoxError>>> {
+    fn poll_next(&mut self, waker: &Waker) -> NextChunk {
         let chunk = self.given;
         if chunk == self.plan.chunks() {
             return Poll::Ready(None);
@@ -88,8 +88,8 @@ impl ChunkFeed for Feed {
             return Poll::Pending;
         }
         self.given += 1;
-        let spec = self.plan.spec(chunk);
-        let files = vec![self.file.clone(); spec.reads.len()];
-        Poll::Ready(Some(Ok(FedChunk { spec, files, ..FedChunk::default() })))
+        let reads = self.plan.spec(chunk).reads;
+        let files = vec![self.file.clone(); reads.len()];
+        Poll::Ready(Some(Ok(FedChunk { reads, files, ..FedChunk::default() })))
     }
 }

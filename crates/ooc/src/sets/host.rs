@@ -1,6 +1,6 @@
 //! The kernel on the CPU.
 
-use headrace_flow::{BoxError, HostProducer, Outbox, Verdict};
+use headrace_flow::{BoxError, FedChunk, HostProducer, Outbox, Verdict};
 
 use super::cut::at_diagonal;
 use super::merge::{Merge, merge_of};
@@ -87,11 +87,11 @@ impl<'a, K: Number> OnHost<'a, K> {
 impl<K: Number> HostProducer for OnHost<'_, K> {
     fn produce(
         &mut self,
-        chunk: usize,
+        chunk: &FedChunk,
         lists: &[&[u8]],
         outbox: &mut Outbox<'_>,
     ) -> Result<Verdict, BoxError> {
-        let pairs = &self.chunks[chunk];
+        let pairs = &self.chunks[chunk.number];
         let keys = if self.found.is_counted_only {
             self.chunk(pairs, lists, None)?
         } else {

@@ -1,7 +1,6 @@
 //! A sorted list of keys in files.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::fmt::Display;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,8 +8,8 @@ use std::task::{Poll, Waker};
 
 use arrow_schema::DataType;
 use headrace_flow::ReadSpec;
+use headrace_format::Table;
 use headrace_format::arrow::{ArrowTable, ChunkOptions, is_table_file};
-use headrace_format::{FormatError, Table};
 use headrace_io::ReadAt;
 
 use crate::{Files, Number, NumberType, OocError, Result};
@@ -70,22 +69,16 @@ impl KeyList {
         let mut feed = Table::feed(table.clone(), &[index], &[], ChunkOptions::default())
             .map_err(wrong(path))?;
         let mut extents = Vec::new();
-        let mut opened: HashMap<u32, Arc<dyn ReadAt>> = HashMap::new();
         while let Poll::Ready(Some(fed)) = feed.poll_next(Waker::noop()) {
-            for segment in fed.map_err(wrong(path))?.chunk.segments {
+            let fed = fed.map_err(wrong(path))?;
+            // A segment without NULLs is one extent.
+            for (segment, file) in fed.payload.segments.iter().zip(fed.files) {
                 let stored = &segment.columns[0];
                 if stored.validity.is_some() {
                     let what = format!("column {column:?} has NULLs, which have no place in a set");
                     let remedy = "write the column without them: select ... where ... is not null";
                     return Err(OocError::input(path, what, remedy));
                 }
-                let file = match opened.entry(segment.file) {
-                    Entry::Occupied(file) => file.get().clone(),
-                    Entry::Vacant(place) => {
-                        let file = table.open_file(segment.file as usize).map_err(wrong(path))?;
-                        place.insert(file).clone()
-                    }
-                };
                 extents.push((file, stored.values.offset, u64::from(segment.rows)));
             }
         }
@@ -225,7 +218,7 @@ impl KeyList {
     }
 }
 
-fn wrong(path: &Path) -> impl Fn(FormatError) -> OocError + '_ {
+fn wrong<E: Display>(path: &Path) -> impl Fn(E) -> OocError + '_ {
     move |error| OocError::input(path, error.to_string(), "headrace doctor looks at a file closely")
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use headrace_flow::{
-    BoxError, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, HostProducer, Outbox, Race, RaceOptions,
-    ReadSpec, Verdict,
+    BoxError, ChunkFeed, ChunkSpec, FedChunk, FeedBounds, HostProducer, NextChunk, Outbox, Race,
+    RaceOptions, ReadSpec, Verdict,
 };
 use headrace_io::{MemoryUse, ReadAt};
 
@@ -193,13 +193,13 @@ struct Feed {
 }
 
 impl ChunkFeed for Feed {
-    fn poll_next(&mut self, _: &Waker) -> Poll<Option<std::result::Result<FedChunk, BoxError>>> {
+    fn poll_next(&mut self, _: &Waker) -> NextChunk {
         let Some(unit) = self.units.units.get(self.next) else { return Poll::Ready(None) };
         self.next += 1;
-        let spec = self.units.reads(unit);
+        let reads = self.units.reads(unit).reads;
         let file = |read: &ReadSpec| self.units.partitioned[read.file].file().cloned();
-        let files = spec.reads.iter().filter_map(file).collect();
-        Poll::Ready(Some(Ok(FedChunk { spec, files, ..FedChunk::default() })))
+        let files = reads.iter().filter_map(file).collect();
+        Poll::Ready(Some(Ok(FedChunk { reads, files, ..FedChunk::default() })))
     }
 }
 
@@ -212,11 +212,11 @@ struct Sorter<'a> {
 impl HostProducer for Sorter<'_> {
     fn produce(
         &mut self,
-        chunk: usize,
+        chunk: &FedChunk,
         buffers: &[&[u8]],
         outbox: &mut Outbox<'_>,
     ) -> std::result::Result<Verdict, BoxError> {
-        let unit = &self.units.units[chunk];
+        let unit = &self.units.units[chunk.number];
         let (mut left, mut sorted) = match unit {
             Unit::Copy(spec) => (spec.bytes(), Sorted::copied(buffers)),
             Unit::Sort { partitioned, buckets, bytes } => {

@@ -14,7 +14,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use headrace_flow::{
-    BoxError, ChunkSpec, HostProducer, Outbox, OutputSpec, Race, RaceOptions, ReadSpec, Verdict,
+    BoxError, ChunkSpec, FedChunk, HostProducer, Outbox, OutputSpec, Race, RaceOptions, ReadSpec,
+    Verdict,
 };
 use headrace_io::write::WriteAt;
 use headrace_io::{AlignedBuffer, EXTENT_ALIGN_BYTES, MemoryUse, Placement, ReadAt, Reservation};
@@ -183,16 +184,16 @@ struct Partitioner<'a> {
 impl HostProducer for Partitioner<'_> {
     fn produce(
         &mut self,
-        chunk: usize,
+        chunk: &FedChunk,
         pieces: &[&[u8]],
         outbox: &mut Outbox<'_>,
     ) -> std::result::Result<Verdict, BoxError> {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let offset = self.offsets[chunk];
+        let offset = self.offsets[chunk.number];
         let starts = match self.array {
             Some(Array(start)) => {
                 // SAFETY: the array has room for all chunks one after the other, and the offsets say where each
-                // begins; a chunk is handed to one consumer, once.
+                // begins; a chunk.number is handed to one consumer, once.
                 let into =
                     unsafe { std::slice::from_raw_parts_mut(start.add(offset as usize), bytes) };
                 self.records.partition(pieces, self.splitters, &mut self.ids, into)
@@ -206,7 +207,7 @@ impl HostProducer for Partitioner<'_> {
                 starts
             }
         };
-        self.starts.push((chunk, starts));
+        self.starts.push((chunk.number, starts));
         Ok(Verdict::Continue)
     }
 }

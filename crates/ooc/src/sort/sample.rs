@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use headrace_flow::{BoxError, ChunkSpec, HostConsumer, Race, RaceOptions, ReadSpec, Verdict};
+use headrace_flow::{
+    BoxError, ChunkSpec, FedChunk, HostConsumer, Race, RaceOptions, ReadSpec, Verdict,
+};
 use headrace_io::ReadAt;
 
 use super::records::Records;
@@ -82,7 +84,7 @@ struct Taker<'a> {
 impl HostConsumer for Taker<'_> {
     fn consume(
         &mut self,
-        _chunk: usize,
+        _chunk: &FedChunk,
         places: &[&[u8]],
     ) -> std::result::Result<Verdict, BoxError> {
         for place in places {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use headrace_flow::{
-    BoxError, CancelToken, ChunkSpec, HostConsumer, HostMemory, Race, RaceOptions, ReadSpec,
-    Verdict,
+    BoxError, CancelToken, ChunkSpec, FedChunk, HostConsumer, HostMemory, Race, RaceOptions,
+    ReadSpec, Verdict,
 };
 use headrace_io::{SourceFile, drop_cache};
 use headrace_ooc::generate::{self, MatrixJob, MatrixKind};
@@ -23,7 +23,7 @@ const BYTES: u64 = 2 << 30;
 struct Sum(u64);
 
 impl HostConsumer for Sum {
-    fn consume(&mut self, _chunk: usize, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
+    fn consume(&mut self, _chunk: &FedChunk, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
         let words = buffers.iter().flat_map(|buffer| buffer.as_chunks().0);
         self.0 = words.fold(self.0, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
         Ok(Verdict::Continue)

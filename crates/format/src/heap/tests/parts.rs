@@ -102,7 +102,7 @@ fn the_blocks_of_all_parts_are_one_stream() {
     let mut decoder = Arc::clone(&table).page_decoder(&[1, 0]).unwrap().unwrap();
     let mut batches = Vec::new();
     while let Poll::Ready(Some(Ok(fed))) = feed.poll_next(Waker::noop()) {
-        for segment in &fed.chunk.segments {
+        for segment in &fed.payload.segments {
             let extent = segment.columns[0].values;
             let file = std::fs::read(&files[segment.file as usize]).unwrap();
             let bytes = &file[extent.offset as usize..][..extent.bytes as usize];

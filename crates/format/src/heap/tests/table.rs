@@ -106,16 +106,16 @@ fn check_chunks(columns: &[usize], options: ChunkOptions) {
     let (there, missing): (Vec<u32>, Vec<u32>) = listed.partition(|block| *block < 257);
     let (table, owner, sender) = table(blocks);
     let mut feed = table.feed(columns, &[], options).unwrap();
-    let bounds = feed.bounds();
+    let facts = feed.facts();
     assert!((0..5).all(|_| sender.send(batch(3000).project(columns).unwrap())));
     let (mut found, mut streamed) = (Vec::new(), 0);
     while let Poll::Ready(Some(fed)) = feed.poll_next(Waker::noop()) {
-        let chunk = fed.unwrap().chunk;
+        let chunk = fed.unwrap().payload;
         assert!(chunk.segments.len() <= options.chunk_segments_max, "{options:?}");
         let room = room_bytes(&chunk, &options);
-        assert!(room <= bounds.chunk_bytes, "{room} {bounds:?} {options:?}");
+        assert!(room <= facts.bounds.slot_bytes as u64, "{room} {facts:?} {options:?}");
         if chunk.segments.len() == 1 {
-            assert!(room <= bounds.segment_bytes, "{room} {bounds:?} {options:?}");
+            assert!(room <= facts.segment_bytes, "{room} {facts:?} {options:?}");
         }
         streamed += chunk.rows();
         found.extend(numbers(&chunk));
@@ -130,7 +130,7 @@ fn check_chunks(columns: &[usize], options: ChunkOptions) {
     // What is left is for the decoders.
     assert_eq!(owner.done.load(Ordering::SeqCst), missing.len() as u32);
     let totals = feed.totals();
-    assert_eq!((totals.rows, totals.bytes_max <= bounds.chunk_bytes), (15_000, true));
+    assert_eq!((totals.rows, totals.bytes_max <= facts.bounds.slot_bytes as u64), (15_000, true));
 }
 
 /// Neither waits for the other: as long as both have something they take turns.
@@ -142,7 +142,7 @@ fn blocks_and_the_stream_take_turns() {
     let mut feed = table.feed(&[0], &[], options).unwrap();
     let mut kinds = |chunks: usize| -> String {
         let kind = |_| match feed.poll_next(Waker::noop()) {
-            Poll::Ready(Some(fed)) if fed.as_ref().unwrap().memory.is_none() => 'b',
+            Poll::Ready(Some(fed)) if !fed.as_ref().unwrap().files[0].is_in_memory() => 'b',
             Poll::Ready(Some(_)) => 's',
             Poll::Ready(None) => '.',
             Poll::Pending => '?',
@@ -240,7 +240,7 @@ fn segments(blocks: HeapBlocks, wanted: usize) -> Vec<(std::ops::Range<u32>, Opt
     let mut feed = Arc::clone(&table).feed(&[0], &[], options).unwrap();
     let mut found = Vec::new();
     while let Poll::Ready(Some(Ok(fed))) = feed.poll_next(Waker::noop()) {
-        for segment in &fed.chunk.segments {
+        for segment in &fed.payload.segments {
             let values = segment.columns[0].values;
             let first = pages.first_block(segment.file, values.offset);
             let end = first + (values.bytes / BLOCK as u64) as u32;
