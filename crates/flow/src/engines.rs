@@ -215,3 +215,12 @@ where
         let _ = events.send(event(completion));
     })
 }
+
+/// The tag of a read or write of a slot.
+pub(crate) fn tag(slot: usize, buffer: usize) -> u64 {
+    (slot as u64) << 32 | buffer as u64
+}
+
+pub(crate) fn untag(tag: u64) -> (usize, usize) {
+    ((tag >> 32) as usize, (tag & u64::from(u32::MAX)) as usize)
+}

@@ -66,17 +66,15 @@ impl<P: Default> Chunks<P> {
         };
         self.next += 1;
         let taken = fed.map_err(|source| RaceError::Feed { source });
-        let chunk = taken.and_then(|fed| self.taken(race, FedChunk { number, ..fed }));
+        let chunk = taken.and_then(|fed| {
+            if !self.is_list() {
+                check(number, &fed.reads, |buffer, _| fed.files.get(buffer))?;
+                race.note_files(&fed);
+            }
+            Ok(FedChunk { number, ..fed })
+        });
         self.has_ended = chunk.is_err();
         Poll::Ready(Some(chunk))
-    }
-
-    fn taken(&self, race: &Race<P>, chunk: FedChunk<P>) -> Result<FedChunk<P>, RaceError> {
-        if !self.is_list() {
-            check(chunk.number, &chunk.reads, |buffer, _| chunk.files.get(buffer))?;
-            race.note_files(&chunk);
-        }
-        Ok(chunk)
     }
 }
 

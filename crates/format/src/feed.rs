@@ -9,7 +9,7 @@ use headrace_io::{ChunkFeed, FedChunk, FeedBounds, ReadAt, ReadSpec};
 use headrace_ir::{Chunk, Encoding};
 
 use crate::Result;
-use crate::arrow::ColumnBound;
+use crate::options::ColumnBound;
 
 /// Chunks of a table, in row order, made on demand, with what a plan wants to know of them. None is retained.
 ///
@@ -101,7 +101,7 @@ impl Opened {
 pub struct FeedFacts {
     /// Of its chunks, with [`ChunkOptions::extent_extra_bytes`] for each extent in a slot.
     ///
-    /// [`ChunkOptions::extent_extra_bytes`]: crate::arrow::ChunkOptions::extent_extra_bytes
+    /// [`ChunkOptions::extent_extra_bytes`]: crate::ChunkOptions::extent_extra_bytes
     pub bounds: FeedBounds,
     /// Rows of all chunks; `None`: unknown.
     pub rows: Option<u64>,

@@ -44,10 +44,12 @@ pub mod heap;
 
 mod error;
 mod feed;
+mod options;
 mod pages;
 mod table;
 
 pub use error::{FormatError, Result};
 pub use feed::{ChunkTotals, Feed, FeedFacts, FirstBy};
+pub use options::{CHUNK_EXTRA_SHARE, ChunkOptions, ColumnBound};
 pub use pages::{PageDecoder, PageSource, Pages};
-pub use table::Table;
+pub use table::{ColumnStats, Table};

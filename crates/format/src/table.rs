@@ -7,8 +7,25 @@ use arrow_array::StringArray;
 use arrow_schema::SchemaRef;
 use headrace_io::{FileIdentity, InputPolicy};
 
-use crate::arrow::{ArrowFeed, ArrowTable, ChunkOptions, ColumnBound, ColumnStats};
-use crate::{Feed, PageDecoder, PageSource, Result};
+use crate::error::Result;
+use crate::feed::Feed;
+use crate::options::{ChunkOptions, ColumnBound};
+use crate::pages::{PageDecoder, PageSource};
+
+/// The facts about a column without reading it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColumnStats {
+    /// Smallest value as an integer (days, ticks, unscaled decimal); `None`: unknown, no value at
+    /// all, or outside 64 bits. Not always tight, and as reliable as the files' statistics.
+    pub min: Option<i64>,
+    /// Largest value, likewise.
+    pub max: Option<i64>,
+    /// Number of NULLs, if the files state it. 0 is reliable, because readers then ignore the
+    /// bitmap. Any other number is a claim, for estimates only.
+    pub null_count: Option<u64>,
+    /// Bytes of the column's buffers in all files, without dictionaries.
+    pub bytes: u64,
+}
 
 /// A table: columns, the facts known without reading them, and the bytes that hold them.
 ///
@@ -95,56 +112,5 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// A file that changed since the table was opened, if that is to be checked.
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
-    }
-}
-
-impl Table for ArrowTable {
-    fn schema(&self) -> &SchemaRef {
-        self.schema()
-    }
-
-    fn policy(&self) -> InputPolicy {
-        self.policy()
-    }
-
-    fn rows(&self) -> Option<u64> {
-        Some(self.rows())
-    }
-
-    fn column_stats(&self, column: usize) -> ColumnStats {
-        self.column_stats(column)
-    }
-
-    fn column_support(&self, column: usize) -> std::result::Result<(), String> {
-        self.column_support(column)
-    }
-
-    fn dictionary(&self, column: usize) -> Option<&Arc<StringArray>> {
-        self.dictionary(column)
-    }
-
-    fn feed(
-        self: Arc<Self>,
-        columns: &[usize],
-        conditions: &[ColumnBound],
-        options: ChunkOptions,
-    ) -> Result<Box<dyn Feed>> {
-        Ok(Box::new(ArrowFeed::new(self, columns, conditions, options)?))
-    }
-
-    fn file_count(&self) -> usize {
-        self.files().len()
-    }
-
-    fn file_identity(&self, file: usize) -> FileIdentity {
-        self.files()[file].identity()
-    }
-
-    fn beyond_files(&self) -> Option<String> {
-        self.constants_text()
-    }
-
-    fn check_unchanged(&self) -> Result<()> {
-        if self.policy().check_identity { self.check_unchanged() } else { Ok(()) }
     }
 }

@@ -9,9 +9,8 @@ use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
 };
 use arrow_schema::{DataType, Schema};
-use headrace_format::arrow::ChunkOptions;
 use headrace_format::batches::{BatchTable, ProducerError, Ready, batch_channel};
-use headrace_format::{Feed, Table};
+use headrace_format::{ChunkOptions, Feed, Table};
 use headrace_io::{BoxError, FedChunk};
 use headrace_ir::Chunk;
 

@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use arrow_array::types::Int8Type;
 use arrow_array::*;
-use headrace_format::arrow::{ArrowTable, ArrowWriter, ChunkOptions, WriterOptions};
+use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions};
+use headrace_format::{ChunkOptions, Feed};
 use headrace_io::ReadAt;
 
 /// The system's allocator, counting what is alive and what was ever asked for.

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use headrace_format::arrow::{ArrowTable, ChunkOptions, ColumnBound};
-use headrace_format::{Feed, Result};
+use headrace_format::arrow::ArrowTable;
+use headrace_format::{ChunkOptions, ColumnBound, Feed, Result};
 
 use crate::sessions::Sessions;
 

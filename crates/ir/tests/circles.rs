@@ -19,8 +19,6 @@ const CIRCLES: &[(&str, usize, usize)] = &[
     ("cli", 3, 21),
     ("doctor", 1, 5),
     ("engine", 1, 22),
-    ("flow", 9, 28),
-    ("format", 9, 25),
     ("gpu", 1, 2),
     ("io", 1, 11),
     ("ooc", 4, 24),

@@ -5,8 +5,7 @@ use std::sync::atomic::AtomicI64;
 use std::task::Waker;
 
 use headrace_columns::segment::{ColumnView, SegmentView};
-use headrace_format::arrow::{ChunkOptions, ColumnBound};
-use headrace_format::{ChunkTotals, Feed, FeedFacts, FirstBy, Table};
+use headrace_format::{ChunkOptions, ChunkTotals, ColumnBound, Feed, FeedFacts, FirstBy, Table};
 use headrace_io::{ChunkFeed, EXTENT_ALIGN_BYTES, NextChunk};
 use headrace_ir::{Chunk, DataType, Pipeline, Segment, ValueRange};
 use headrace_pipeline::bound::Bound;

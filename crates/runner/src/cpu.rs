@@ -5,9 +5,8 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
-use headrace_format::arrow::ChunkOptions;
 use headrace_format::batches::BatchSegment;
-use headrace_format::{PageDecoder, Pages};
+use headrace_format::{ChunkOptions, PageDecoder, Pages};
 use headrace_io::FedChunk;
 use headrace_ir::{Chunk, Segment, Sink};
 use headrace_pipeline::bind::{BindOptions, bind};

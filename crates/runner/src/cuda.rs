@@ -8,7 +8,7 @@ use headrace_cuda::{
     RowOutput, RunSource, SegmentLayout, SegmentSource, Tuning, chunked,
 };
 use headrace_flow::{AccessPath, RaceOptions, RaceReport};
-use headrace_format::arrow::ChunkOptions;
+use headrace_format::ChunkOptions;
 use headrace_io::EXTENT_ALIGN_BYTES;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::cpu::WorkerOptions;

@@ -19,8 +19,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use headrace_cuda::{CudaProgram, SegmentLayout, Tuning};
-use headrace_format::Table;
-use headrace_format::arrow::ChunkOptions;
+use headrace_format::{ChunkOptions, Table};
 use headrace_ir::{Field, Pipeline, Program, Scalar, Value};
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};

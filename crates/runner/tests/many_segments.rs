@@ -13,8 +13,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_schema::{DataType as ArrowType, Field, Schema, SchemaRef};
 use headrace_flow::CancelToken;
-use headrace_format::arrow::{ChunkOptions, ColumnBound, ColumnStats};
-use headrace_format::{ChunkTotals, Feed, FeedFacts, Result, Table};
+use headrace_format::{
+    ChunkOptions, ChunkTotals, ColumnBound, ColumnStats, Feed, FeedFacts, Result, Table,
+};
 use headrace_io::{
     ChunkFeed, FedChunk, FeedBounds, FileIdentity, NextChunk, ReadAt, ReadSpec, SourceFile,
 };

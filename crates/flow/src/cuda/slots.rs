@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use headrace_gpu::{
-    DeviceBuffer, DevicePool, Event, GpuError, HostCopies, PinnedBuffer, PinnedSlots, Stream,
+    CuFile, DeviceBuffer, DevicePool, Event, GpuError, HostCopies, PinnedBuffer, PinnedSlots,
+    Stream,
 };
 use headrace_io::EXTENT_ALIGN_BYTES;
 
@@ -214,6 +215,21 @@ impl CudaSlots {
     /// The stream in which programs run.
     pub fn compute_stream(&self) -> &Stream {
         &self.idle.compute
+    }
+
+    /// The cuFile reader, opened at its first use because that is slow. Unless forced, only if the
+    /// kernel module for reads past host memory is loaded.
+    pub(super) fn cufile_reader(&self, forced: bool) -> Result<Arc<CuFileReader>, String> {
+        if !forced && CuFile::nvidia_fs().is_none() {
+            return Err("nvidia-fs is not loaded: cuFile would bounce through host memory too, \
+                        and is used only if it is forced"
+                .to_string());
+        }
+        let open = || {
+            let memory = self.slots.iter().map(|slot| slot.memory.clone()).collect();
+            CuFileReader::open(memory).map(Arc::new)
+        };
+        self.reader.get_or_init(open).clone()
     }
 
     pub(super) fn read_clocks(&self) -> Result<(Event, Instant), GpuError> {

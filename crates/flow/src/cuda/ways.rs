@@ -9,7 +9,6 @@ use headrace_gpu::{CuFile, CuFileHandle, Device, DeviceBuffer, HostAccess, Regis
 use headrace_io::{FileIdentity, ReadAt, ReadMode};
 use parking_lot::Mutex;
 
-use super::CudaSlots;
 use crate::BoxError;
 use crate::lane::{DeviceReader, HostRegistrar, Registration};
 
@@ -60,7 +59,7 @@ pub(super) struct CuFileReader {
 }
 
 impl CuFileReader {
-    fn open(slots: Vec<Arc<DeviceBuffer>>) -> Result<CuFileReader, String> {
+    pub fn open(slots: Vec<Arc<DeviceBuffer>>) -> Result<CuFileReader, String> {
         let cufile = CuFile::open().map_err(|unavailable| unavailable.to_string())?;
         let (mut registered, mut refused) = (Vec::new(), None);
         for slot in &slots {
@@ -127,22 +126,5 @@ impl DeviceReader for CuFileReader {
         let handle = self.handle(file)?;
         let read = handle.read_into(&self.slots[slot], slot_offset, file_offset, bytes)?;
         Ok(usize::try_from(read)?)
-    }
-}
-
-impl CudaSlots {
-    /// The cuFile reader, opened at its first use because that is slow. Unless forced, only if the
-    /// kernel module for reads past host memory is loaded.
-    pub(super) fn cufile_reader(&self, forced: bool) -> Result<Arc<CuFileReader>, String> {
-        if !forced && CuFile::nvidia_fs().is_none() {
-            return Err("nvidia-fs is not loaded: cuFile would bounce through host memory too, \
-                        and is used only if it is forced"
-                .to_string());
-        }
-        let open = || {
-            let memory = self.slots.iter().map(|slot| slot.memory.clone()).collect();
-            CuFileReader::open(memory).map(Arc::new)
-        };
-        self.reader.get_or_init(open).clone()
     }
 }

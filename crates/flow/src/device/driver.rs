@@ -6,17 +6,16 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use headrace_io::{Completion, Window};
+use headrace_io::Window;
 
-use super::fill::Reading;
-use super::finish::{Appending, Working, Writing};
-use super::{Pins, Shared, check_windows, device_error};
+use super::shared::{Event, Pins, Shared, check_windows, device_error};
+use super::slot::{Appending, Reading, Working, Writing};
 use crate::cancel::LOOK_INTERVAL;
 use crate::choose::{Chooser, Destination, DeviceWays};
-use crate::device_reads::{DeviceReadDone, DeviceReads};
+use crate::device_reads::DeviceReads;
 use crate::engines::{Engines, sink_into};
 use crate::lane::{DeviceLane, DeviceReader};
-use crate::registered::{Registered, Registrars};
+use crate::registered::Registrars;
 use crate::report::{Stopwatch, Tally};
 use crate::writers::Writers;
 use crate::{AccessPath, RaceError};
@@ -24,15 +23,6 @@ use crate::{AccessPath, RaceError};
 /// How long to wait for an event from the host before asking the device again whether a slot is
 /// done or ready.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-
-/// What wakes the driver.
-pub(super) enum Event {
-    Read(Completion),
-    DeviceRead(DeviceReadDone),
-    Registered(Registered),
-    Written(Completion),
-    Fed,
-}
 
 pub(super) struct Driver<'a, P, L: ?Sized> {
     // First, so that they are dropped first: whoever works on the slots' memory ends before that

@@ -6,12 +6,12 @@ use std::time::Instant;
 use headrace_gpu::nvtx;
 use headrace_io::{Completion, FedChunk, Kept, ReadAt, ReadMode, ReadRequest, ReadSpec, Window};
 
-use super::driver::{Driver, Event};
-use super::{check_fits, device_error, device_ranges};
-use crate::cache::Reservation;
+use super::driver::Driver;
+use super::shared::{Event, check_fits, device_error, device_ranges};
+use super::slot::{Filled, Filling, MemoryPath, Origin, Reading};
 use crate::choose::Way;
 use crate::device_reads::{DeviceRead, DeviceReadDone, DeviceReads};
-use crate::host::{tag, untag};
+use crate::engines::{tag, untag};
 use crate::lane::{DeviceLane, DeviceRange};
 use crate::memory_source::MemorySource;
 use crate::registered::{
@@ -19,46 +19,6 @@ use crate::registered::{
 };
 use crate::slots::SlotLayout;
 use crate::{AccessPath, BytesByPath, RaceError};
-
-/// The source of a buffer's bytes while they arrive.
-enum Origin {
-    /// The file.
-    File,
-    /// The file through cache memory: first a read into it, then a copy to the slot.
-    Admitted(Reservation),
-    /// Memory: the access path under which the bytes are counted, unless they are counted already.
-    Memory(Option<MemoryPath>),
-    /// Registered pieces of the file's mapping, copied as they are registered; some may have been
-    /// refused.
-    Pieces { left: usize, refused: bool },
-    /// The device's own reader, straight into device memory.
-    Device,
-}
-
-#[derive(Clone, Copy)]
-enum MemoryPath {
-    Cached,
-    Mapped,
-    Given,
-}
-
-/// A buffer in transit.
-struct Filling {
-    origin: Origin,
-    /// The slot's memory for the widened extent, and the wanted bytes in it.
-    window: Window,
-    wanted: Window,
-}
-
-/// A chunk that is being read into a slot and copied from it.
-pub(super) struct Reading<P> {
-    chunk: FedChunk<P>,
-    started: Instant,
-    buffers_left: usize,
-    buffers: Vec<Option<Filling>>,
-    ranges: Vec<DeviceRange>,
-    bytes: BytesByPath,
-}
 
 /// The work to begin for a buffer.
 enum Job {
@@ -488,11 +448,4 @@ impl<P: Default, L: DeviceLane<P> + ?Sized> Driver<'_, P, L> {
         );
         Some(Filled { chunk, ranges, bytes })
     }
-}
-
-/// A chunk whose buffers are in device memory, or will be when the copies are done.
-pub(super) struct Filled {
-    pub chunk: usize,
-    pub ranges: Vec<DeviceRange>,
-    pub bytes: BytesByPath,
 }

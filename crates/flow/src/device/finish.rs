@@ -1,70 +1,18 @@
 //! A chunk from its launch on: execution, the copy back, the write.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Instant;
 
 use headrace_gpu::nvtx;
-use headrace_io::write::WriteAt;
-use headrace_io::{AlignedBuffer, Completion, EXTENT_ALIGN_BYTES, Placement, Window};
+use headrace_io::{Completion, Placement, Window};
 
-use super::device_error;
-use super::driver::{Driver, Event};
-use super::fill::Filled;
-use crate::append::{Ends, InOrder, Placed};
-use crate::host::{tag, untag};
+use super::driver::Driver;
+use super::shared::{Event, device_error};
+use super::slot::{Appending, Filled, Working, Writing};
+use crate::append::Placed;
+use crate::engines::{tag, untag};
 use crate::lane::DeviceLane;
 use crate::{BytesByPath, OutputSpec, RaceError, Verdict};
-
-/// A chunk that the device processes.
-pub(super) struct Working {
-    pub slot: usize,
-    pub chunk: usize,
-    launched: Instant,
-    bytes: BytesByPath,
-    output: Option<OutputSpec>,
-    /// Its appended data, and their location in the slot's output window.
-    appended: Vec<(Placed, usize)>,
-}
-
-/// A chunk whose output is being written.
-pub(super) struct Writing {
-    chunk: usize,
-    started: Instant,
-    bytes: BytesByPath,
-    outputs: Vec<OutputSpec>,
-    /// Those in progress.
-    left: usize,
-}
-
-/// Data that chunks append.
-pub(super) struct Appending {
-    /// Chunks whose work is done, with the sinks and bytes of their pieces.
-    chunks: InOrder<(Working, Vec<(usize, usize)>)>,
-    ends: Ends,
-    /// Chunks whose pieces are being copied to the host, in order.
-    returning: VecDeque<Working>,
-    /// For the last block of a sink.
-    tail: AlignedBuffer,
-}
-
-impl Appending {
-    pub fn new(sinks: &[Arc<dyn WriteAt>]) -> Result<Self, RaceError> {
-        let tail = AlignedBuffer::allocate(EXTENT_ALIGN_BYTES).map_err(RaceError::StartUp)?;
-        let (chunks, ends, returning) = (InOrder::new(), Ends::new(sinks), VecDeque::new());
-        Ok(Appending { chunks, ends, returning, tail })
-    }
-
-    /// Bytes of each sink.
-    pub fn bytes(&self) -> Vec<u64> {
-        self.ends.bytes()
-    }
-
-    /// The slot whose pieces arrive next.
-    pub fn returning(&self) -> Option<usize> {
-        self.returning.front().map(|working| working.slot)
-    }
-}
 
 impl<P: Default, L: DeviceLane<P> + ?Sized> Driver<'_, P, L> {
     /// Launches the work on a slot whose buffers are all on their way.

@@ -7,7 +7,8 @@ use std::time::Instant;
 use headrace_gpu::nvtx;
 use headrace_io::{IoError, ReadSpec, block_signals};
 
-use super::{Event, Place, Ready, Shared};
+use super::event::Event;
+use super::shared::{Place, Ready, Shared};
 use crate::outbox::Outbox;
 use crate::stop::panic_message;
 use crate::{HostProducer, RaceError, Verdict};

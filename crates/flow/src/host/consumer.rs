@@ -14,12 +14,6 @@ pub trait HostConsumer<P = ()>: Send {
     fn consume(&mut self, chunk: &FedChunk<P>, buffers: &[&[u8]]) -> Result<Verdict, BoxError>;
 }
 
-impl<P, C: HostConsumer<P> + ?Sized> HostConsumer<P> for Box<C> {
-    fn consume(&mut self, chunk: &FedChunk<P>, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
-        (**self).consume(chunk, buffers)
-    }
-}
-
 /// Consumes chunks on a thread of its own, and produces output for them.
 pub trait HostProducer<P = ()>: Send {
     /// Like [`HostConsumer::consume`]. Output is written while the next chunks are processed; the

@@ -5,7 +5,8 @@ use std::thread::{Builder, Scope};
 
 use headrace_io::IoError;
 
-use super::{Shared, consume};
+use super::consume;
+use super::shared::Shared;
 use crate::{HostProducer, RaceError};
 
 /// Starts consumers when they are first allowed to work, and makes the others wait.

@@ -7,12 +7,13 @@ use std::time::Instant;
 use crossbeam_channel::Receiver;
 use headrace_io::{Completion, FedChunk, ReadRequest, ReadSpec, Window};
 
-use super::{Event, FilledWindow, Place, Ready, Shared, Target, tag, untag};
+use super::event::{Event, FilledWindow, Target};
+use super::shared::{Place, Ready, Shared};
 use crate::append::{Ends, HEADROOM_BYTES, InOrder};
 use crate::cache::Reservation;
 use crate::cancel::LOOK_INTERVAL;
 use crate::choose::{Chooser, Destination, Way};
-use crate::engines::{Engines, sink_into};
+use crate::engines::{Engines, sink_into, tag, untag};
 use crate::feed::Chunks;
 use crate::report::Tally;
 use crate::slots::{SlotLayout, SlotRing, check_fits};

@@ -5,16 +5,14 @@ mod consumer;
 mod crew;
 mod driver;
 mod event;
+mod shared;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crossbeam_channel::{Sender, unbounded};
-use headrace_io::{FedChunk, MappedFile, ReadAt, Transferred, Window};
-use parking_lot::Mutex;
+use crossbeam_channel::unbounded;
+use headrace_io::{ReadAt, Transferred};
 
-use crate::cache::Cached;
 use crate::feed::{Bell, Chunks};
 use crate::outbox::OutputRing;
 use crate::report::Tally;
@@ -27,52 +25,11 @@ pub use consumer::{HostConsumer, HostProducer};
 use crew::Crew;
 use driver::Driver;
 pub(crate) use event::{Event, FilledWindow, Target};
+use shared::{Meter, Shared};
 
 /// Chunks in memory that wait or are being processed, per consumer: enough that none waits for the
 /// driver, and few enough to bound their bookkeeping and a producer's lead.
 const PATIENT_PER_CONSUMER: usize = 8;
-
-/// The location of a chunk's buffer.
-enum Place {
-    Nothing,
-    Memory(Arc<dyn ReadAt>),
-    Mapped(Arc<MappedFile>),
-    Cached(Cached),
-    /// Exactly the wanted bytes, in a slot.
-    Slot(Window),
-}
-
-/// A chunk whose bytes are all in memory.
-struct Ready<P> {
-    chunk: FedChunk<P>,
-    slot: Option<usize>,
-    places: Vec<Place>,
-    /// By access path, once it is consumed.
-    bytes: BytesByPath,
-}
-
-/// The shared state of driver and consumers.
-struct Shared<'a, P> {
-    race: &'a Race<P>,
-    start: Instant,
-    stop: Stop,
-    queue: WorkQueue<Ready<P>>,
-    events: Sender<Event>,
-    /// Output memory, if the race has sinks.
-    outputs: Option<OutputRing>,
-    patient_max: usize,
-    meter: Meter,
-}
-
-#[derive(Default)]
-struct Meter {
-    first_chunk_ns: AtomicU64,
-    busy_ns: AtomicU64,
-    wait_ns: AtomicU64,
-    output_wait_ns: AtomicU64,
-    consumed: Mutex<(u64, BytesByPath)>,
-    enough: AtomicU64,
-}
 
 impl<P: Default + Send> Race<P> {
     /// Hands every chunk to one of the consumers, each on its own thread, and returns the
@@ -85,7 +42,7 @@ impl<P: Default + Send> Race<P> {
         consumers: Vec<C>,
     ) -> Result<(Vec<C>, RaceReport), RaceError> {
         let silent = consumers.into_iter().map(Silent).collect();
-        let (consumers, report) = run(self, silent)?;
+        let (consumers, report) = self.run_host_writing(silent)?;
         Ok((consumers.into_iter().map(|Silent(consumer)| consumer).collect(), report))
     }
 
@@ -96,61 +53,55 @@ impl<P: Default + Send> Race<P> {
     /// The first error; see [`RaceError`].
     pub fn run_host_writing<C: HostProducer<P>>(
         &self,
-        producers: Vec<C>,
+        mut producers: Vec<C>,
     ) -> Result<(Vec<C>, RaceReport), RaceError> {
-        run(self, producers)
+        if producers.is_empty() {
+            return Err(RaceError::NoConsumer);
+        }
+        let start = Instant::now();
+        let chunks = Chunks::of(self)?;
+        let bounds = self.bounds;
+        let chunks_max = bounds.chunks.map_or(usize::MAX, |chunks| chunks as usize);
+        let slots = self.options.slots.min(chunks_max).max(1);
+        let slot_bytes = self.options.slot_bytes.unwrap_or(usize::MAX).min(bounds.slot_bytes);
+        let ring = SlotRing::allocate(slots, slot_bytes, self.options.memory.as_ref())?;
+        let slots = ring.slots();
+        let outputs = if self.sinks.is_empty() {
+            None
+        } else {
+            let (windows, window_bytes) =
+                (self.options.output_slots, self.options.output_slot_bytes);
+            Some(OutputRing::allocate(windows, window_bytes, self.appends)?)
+        };
+        let (events, inbox) = unbounded();
+        let bell = Bell::new(|| Event::Fed);
+        bell.add(events.clone());
+        let patient_max = PATIENT_PER_CONSUMER.saturating_mul(producers.len());
+        let shared = Shared {
+            race: self,
+            start,
+            stop: Stop::new(self.token.clone()),
+            queue: WorkQueue::with_capacity(slots, patient_max.min(chunks_max)),
+            events,
+            outputs,
+            patient_max,
+            meter: Meter { first_chunk_ns: AtomicU64::new(u64::MAX), ..Meter::default() },
+        };
+        let (mut tally, mut counts) = (Tally::default(), (0, 0));
+        std::thread::scope(|scope| {
+            // Dropped last in this closure, so that the producers end when the driver has.
+            let _close = shared.queue.close_on_drop();
+            let _fail = FailOnPanic(&shared.stop);
+            let mut crew = Crew::new(scope, &shared, &mut producers);
+            let mut call = || crew.call();
+            tally = Driver::new(&shared, &ring, inbox, (chunks, bell.into()), &mut call).run();
+            counts = crew.counts();
+        });
+        self.verify_files(shared.stop.take_error())?;
+        fill_report(&mut tally.report, &shared, counts);
+        let report = tally.finish(start.elapsed().as_nanos() as u64);
+        Ok((producers, report))
     }
-}
-
-fn run<P: Default + Send, C: HostProducer<P>>(
-    race: &Race<P>,
-    mut consumers: Vec<C>,
-) -> Result<(Vec<C>, RaceReport), RaceError> {
-    if consumers.is_empty() {
-        return Err(RaceError::NoConsumer);
-    }
-    let start = Instant::now();
-    let chunks = Chunks::of(race)?;
-    let bounds = race.bounds;
-    let chunks_max = bounds.chunks.map_or(usize::MAX, |chunks| chunks as usize);
-    let slots = race.options.slots.min(chunks_max).max(1);
-    let slot_bytes = race.options.slot_bytes.unwrap_or(usize::MAX).min(bounds.slot_bytes);
-    let ring = SlotRing::allocate(slots, slot_bytes, race.options.memory.as_ref())?;
-    let slots = ring.slots();
-    let outputs = if race.sinks.is_empty() {
-        None
-    } else {
-        let (windows, window_bytes) = (race.options.output_slots, race.options.output_slot_bytes);
-        Some(OutputRing::allocate(windows, window_bytes, race.appends)?)
-    };
-    let (events, inbox) = unbounded();
-    let bell = Bell::new(|| Event::Fed);
-    bell.add(events.clone());
-    let patient_max = PATIENT_PER_CONSUMER.saturating_mul(consumers.len());
-    let shared = Shared {
-        race,
-        start,
-        stop: Stop::new(race.token.clone()),
-        queue: WorkQueue::with_capacity(slots, patient_max.min(chunks_max)),
-        events,
-        outputs,
-        patient_max,
-        meter: Meter { first_chunk_ns: AtomicU64::new(u64::MAX), ..Meter::default() },
-    };
-    let (mut tally, mut counts) = (Tally::default(), (0, 0));
-    std::thread::scope(|scope| {
-        // Dropped last in this closure, so that the consumers end when the driver has.
-        let _close = shared.queue.close_on_drop();
-        let _fail = FailOnPanic(&shared.stop);
-        let mut crew = Crew::new(scope, &shared, &mut consumers);
-        let mut call = || crew.call();
-        tally = Driver::new(&shared, &ring, inbox, (chunks, bell.into()), &mut call).run();
-        counts = crew.counts();
-    });
-    race.verify_files(shared.stop.take_error())?;
-    fill_report(&mut tally.report, &shared, counts);
-    let report = tally.finish(start.elapsed().as_nanos() as u64);
-    Ok((consumers, report))
 }
 
 fn fill_report<P>(report: &mut RaceReport, shared: &Shared<'_, P>, consumers: (usize, usize)) {
@@ -167,14 +118,6 @@ fn fill_report<P>(report: &mut RaceReport, shared: &Shared<'_, P>, consumers: (u
     report.write_wait_ns = meter.output_wait_ns.load(Ordering::Relaxed);
     report.execute_wait_ns = meter.wait_ns.load(Ordering::Relaxed);
     report.ended_early = meter.enough.load(Ordering::Relaxed) > 0;
-}
-
-pub(crate) fn tag(slot: usize, buffer: usize) -> u64 {
-    (slot as u64) << 32 | buffer as u64
-}
-
-pub(crate) fn untag(tag: u64) -> (usize, usize) {
-    ((tag >> 32) as usize, (tag & u64::from(u32::MAX)) as usize)
 }
 
 impl BytesByPath {

@@ -6,10 +6,11 @@ use headrace_io::FeedBounds;
 use headrace_ir::Encoding;
 use headrace_ir::layout::ROW_ALIGNMENT;
 
-use super::chunks::{CHUNK_EXTRA_SHARE, Parts};
-use super::file::encoding;
+use super::chunks::Parts;
 use super::table::ArrowTable;
+use super::types::encoding;
 use crate::feed::FeedFacts;
+use crate::options::CHUNK_EXTRA_SHARE;
 
 /// A column's share of a part.
 struct ColumnSize {

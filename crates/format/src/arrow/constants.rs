@@ -18,11 +18,9 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::dictionary::TableDictionary;
 use super::file::{ArrowFile, Bounds};
-use super::table::{ArrowTable, ColumnStats, TableColumn};
+use super::table::{ArrowTable, Constants, TableColumn};
+use crate::ColumnStats;
 use crate::error::{FormatError, Result};
-
-/// The values of such a column as integers, one per file; `None` is NULL.
-pub(super) type Constants = Vec<Option<i64>>;
 
 impl ArrowTable {
     /// The table with additional columns at its end, each with one value per file, in the order of

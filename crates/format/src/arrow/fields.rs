@@ -8,9 +8,8 @@ use arrow_schema::{DataType, Field, Fields, IntervalUnit, TimeUnit, UnionFields,
 use flatbuffers::{ForwardsUOffset, Vector};
 use headrace_ir::Encoding;
 
-use super::file::encoding;
 use super::packed::Packed;
-use super::types::table_type;
+use super::types::{encoding, table_type};
 
 /// A column of a file, or a child of one.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,12 +15,10 @@ use super::decode::DecodeError;
 use super::fields::{FileField, Footprint};
 use super::kept::{KeptMetadata, ReadFile};
 use super::mapping::Mapping;
-use super::message::{self, BatchMessage, Block, MAGIC, TRAILER_BYTES};
+use super::message::{self, BatchMessage, Block, MAGIC, METADATA_THREADS_MAX, TRAILER_BYTES};
 use super::packed::value_type;
 use super::schema::{Dictionaries, FileSchema, Lie, Shared};
 use super::statistics::{self, ColumnExtremes, MAX_VALUES_KEY, MIN_VALUES_KEY, Texts};
-use super::table::METADATA_THREADS_MAX;
-use super::types::{ir_type, is_text};
 use crate::error::{FormatError, Result};
 
 /// Record batches whose metadata one thread reads in one run.
@@ -574,38 +572,6 @@ pub(super) fn read_copy(source: &dyn ReadAt, extent: Extent) -> Result<Buffer> {
     let mut bytes = arrow_buffer::MutableBuffer::from_len_zeroed(extent.bytes as usize);
     source.read_exact_at(extent.offset, bytes.as_slice_mut())?;
     Ok(bytes.into())
-}
-
-/// The encoding of an Arrow type in the pipeline IR; `None` for unknown types and for views.
-pub(crate) fn encoding(data_type: &DataType) -> Option<Encoding> {
-    Some(match data_type {
-        DataType::Boolean => Encoding::Bits,
-        DataType::Decimal32(_, _) => Encoding::Narrow { value_bytes: 4 },
-        DataType::Decimal64(_, _) => Encoding::Narrow { value_bytes: 8 },
-        DataType::Utf8 | DataType::Binary => Encoding::Offsets { offset_bytes: 4 },
-        DataType::LargeUtf8 | DataType::LargeBinary => Encoding::Offsets { offset_bytes: 8 },
-        DataType::Dictionary(key, values) if is_text(values) => {
-            Encoding::Dictionary { code_bytes: u8::try_from(key.primitive_width()?).ok()? }
-        }
-        other => {
-            ir_type(other)?.plain_width_bytes()?;
-            Encoding::Plain
-        }
-    })
-}
-
-/// Bits of a value, code or offset; `None` where [`encoding`] is.
-pub(crate) fn row_bits(data_type: &DataType) -> Option<u64> {
-    Some(match encoding(data_type)? {
-        Encoding::Bits => 1,
-        Encoding::Plain => 8 * ir_type(data_type)?.plain_width_bytes()? as u64,
-        Encoding::Narrow { value_bytes: bytes }
-        | Encoding::Dictionary { code_bytes: bytes }
-        | Encoding::Offsets { offset_bytes: bytes } => 8 * u64::from(bytes),
-        Encoding::Deltas { .. } | Encoding::Pages { .. } | Encoding::Constant { .. } => {
-            return None;
-        }
-    })
 }
 
 /// Whether bounds are possible for an integer-like type.

@@ -283,7 +283,7 @@ fn decoded(file: &[u8]) -> Option<HashMap<PathBuf, Known>> {
         let (kept, bytes) = (file.size()?, file.size()?);
         groups.push((file.take(kept)?, bytes));
     }
-    let entries = try_map(groups.len(), (1, super::table::METADATA_THREADS_MAX), |nth| {
+    let entries = try_map(groups.len(), (1, super::message::METADATA_THREADS_MAX), |nth| {
         let (kept, bytes) = groups[nth];
         // A group ends with the entry that makes it large; short ranges take more for where they lie than for their bytes.
         let bytes = (bytes <= GROUP_BYTES + 8 * FILE_BYTES_MAX).then_some(bytes).ok_or(())?;

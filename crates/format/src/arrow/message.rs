@@ -21,6 +21,10 @@ const ROWS_MAX: u64 = 1 << 40;
 /// Maximum nesting of flatbuffer tables: deeper types are an attack.
 const TABLE_DEPTH_MAX: usize = 64;
 
+/// Maximum threads that read metadata. Storage often answers eight reads in the time of one; more gain
+/// little.
+pub(super) const METADATA_THREADS_MAX: usize = 8;
+
 /// The location of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {

@@ -29,6 +29,7 @@ mod scan;
 mod schema;
 mod statistics;
 mod stream;
+mod streamed;
 mod table;
 mod texts;
 mod types;
@@ -39,16 +40,14 @@ mod faults;
 #[cfg(test)]
 mod scale;
 
-pub(crate) use chunks::Filling;
-pub use chunks::{ArrowFeed, CHUNK_EXTRA_SHARE, ChunkOptions, ColumnBound};
+pub use chunks::ArrowFeed;
 pub use file::ArrowFile;
-pub(crate) use file::{encoding, row_bits};
 pub use kept::KeptMetadata;
-pub use packed::packed_schema;
 pub use read::StoredBatch;
 pub use schema::unique_names;
 pub use statistics::{MAX_VALUES_KEY, MIN_VALUES_KEY, has_statistics};
 pub use stream::{BatchStream, begins_stream};
-pub use table::{ArrowTable, ColumnStats, SkippedFile, is_table_file};
-pub use types::{ir_type, narrow_schema};
+pub use table::{ArrowTable, SkippedFile, is_table_file};
+pub(crate) use types::{encoding, row_bits};
+pub use types::{ir_type, narrow_schema, packed_schema};
 pub use writer::{ArrowWriter, WriterOptions, WriterSummary};

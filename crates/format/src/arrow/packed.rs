@@ -18,10 +18,11 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, PrimitiveArray};
 use arrow_buffer::Buffer;
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Field};
 use headrace_ir::Encoding;
 
-use super::types::{TABLE_TYPE_KEY, decimal_said, narrow_field, table_type};
+/// Metadata key of a file's column: the table's type, where the file's is narrower.
+pub(crate) const TABLE_TYPE_KEY: &str = "headrace.type";
 
 /// Metadata key of a packed column: the base of its differences.
 pub(crate) const BASE_KEY: &str = "headrace.base";
@@ -34,8 +35,8 @@ const DELTA_BYTES_MAX: u8 = 4;
 pub(crate) struct Packed {
     /// The table's type.
     pub is: DataType,
-    base: i64,
-    delta_bytes: u8,
+    pub base: i64,
+    pub delta_bytes: u8,
 }
 
 impl Packed {
@@ -60,7 +61,7 @@ impl Packed {
     }
 
     /// For values within bounds; `None` if they need more bytes.
-    fn for_values(is: DataType, bounds: &RangeInclusive<i128>) -> Option<Self> {
+    pub fn for_values(is: DataType, bounds: &RangeInclusive<i128>) -> Option<Self> {
         let values = values_of(&is)?;
         let (least, most) =
             (i64::try_from(*bounds.start()).ok()?, i64::try_from(*bounds.end()).ok()?);
@@ -177,6 +178,15 @@ pub(crate) fn value_type(field: &Field) -> DataType {
     Packed::of(field).map_or_else(|| field.data_type().clone(), |packed| packed.is)
 }
 
+/// The decimal type of a text.
+pub(crate) fn decimal_said(said: &str) -> Option<DataType> {
+    let (digits, scale) = said.strip_prefix("Decimal128(")?.strip_suffix(')')?.split_once(", ")?;
+    let (digits, scale) = (digits.parse().ok()?, scale.parse().ok()?);
+    let is_type = (1..=DECIMAL128_MAX_PRECISION).contains(&digits);
+    let decimal = DataType::Decimal128(digits, scale);
+    (is_type && *said == decimal.to_string()).then_some(decimal)
+}
+
 /// The largest difference in this many bytes; `None`: not a width of a packed column.
 fn delta_max(delta_bytes: u8) -> Option<i64> {
     (1..=DELTA_BYTES_MAX).contains(&delta_bytes).then(|| (1 << (8 * delta_bytes)) - 1)
@@ -192,42 +202,14 @@ fn values_of(is: &DataType) -> Option<RangeInclusive<i64>> {
     }
 }
 
-/// The same columns in the fewest bytes: narrow as in [`narrow_schema`](super::narrow_schema), and packed where that
-/// takes fewer bytes. Other programs see packed columns as binary values.
-pub fn packed_schema(
-    schema: &Schema,
-    bounds: impl Fn(&Field) -> Option<RangeInclusive<i128>>,
-) -> Schema {
-    let pack = |own: &Arc<Field>| {
-        let bounds = bounds(own);
-        let narrow = narrow_field(own, bounds.clone());
-        let packed = bounds.and_then(|bounds| Packed::for_values(table_type(&narrow), &bounds));
-        let fewer = |packed: &Packed| {
-            narrow
-                .data_type()
-                .primitive_width()
-                .is_some_and(|width| usize::from(packed.delta_bytes) < width)
-        };
-        match packed.filter(fewer) {
-            None => narrow,
-            Some(packed) => {
-                let width = DataType::FixedSizeBinary(packed.delta_bytes.into());
-                let mut field = narrow.with_data_type(width);
-                field.metadata_mut().insert(TABLE_TYPE_KEY.into(), packed.is.to_string());
-                field.metadata_mut().insert(BASE_KEY.into(), packed.base.to_string());
-                field
-            }
-        }
-    };
-    let fields: Vec<Field> = schema.fields().iter().map(pack).collect();
-    Schema::new_with_metadata(fields, schema.metadata().clone())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use arrow_array::types::{Date32Type, Decimal128Type, Int32Type, Int64Type};
 
+    use arrow_schema::Schema;
+
+    use super::super::packed_schema;
     use super::*;
 
     fn packed(is: DataType, bounds: RangeInclusive<i128>) -> Option<Field> {

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use arrow_schema::{DataType, Field};
 use headrace_ir::Extent;
 
+use super::ArrowTable;
 use super::batches::Batches;
 use super::fields::FileField;
 use super::file::ArrowFile;
 use super::message::{BatchMessage, Node};
 use super::schema::{FileSchema, Shared};
 use super::statistics;
-use super::{ArrowTable, ChunkOptions, ColumnBound};
 use crate::Feed;
+use crate::{ChunkOptions, ColumnBound};
 
 const ROWS: u64 = 1 << 16;
 

@@ -10,22 +10,19 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use headrace_io::{InputPolicy, MappingPool, ReadAt, SourceFile, try_map};
 use headrace_ir::Encoding;
 
-use super::constants::Constants;
 use super::dictionary::{self, TableDictionary};
 use super::fields::FileField;
-use super::file::{ArrowFile, Bounds, Opened, encoding};
+use super::file::{ArrowFile, Bounds, Opened};
 use super::growing::code_capacity;
 use super::kept::KeptMetadata;
+use super::message::METADATA_THREADS_MAX;
 use super::schema::{FileSchema, Shared};
-use super::types::{ir_type, is_text, without_table_type};
+use super::types::{encoding, ir_type, is_text, without_table_type};
+use crate::ColumnStats;
 use crate::error::{FormatError, Result};
 
 /// Suffixes of the files of a folder.
 const EXTENSIONS: [&str; 3] = ["arrow", "feather", "ipc"];
-
-/// Maximum threads that read metadata. Storage often answers eight reads in the time of one; more gain
-/// little.
-pub(super) const METADATA_THREADS_MAX: usize = 8;
 
 /// Minimum of files that one thread opens.
 const FILES_PER_THREAD_MIN: usize = 4;
@@ -67,20 +64,8 @@ pub struct SkippedFile {
     pub reason: String,
 }
 
-/// The facts about a column without reading it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ColumnStats {
-    /// Smallest value as an integer (days, ticks, unscaled decimal); `None`: unknown, no value at
-    /// all, or outside 64 bits. Not always tight, and as reliable as the files' statistics.
-    pub min: Option<i64>,
-    /// Largest value, likewise.
-    pub max: Option<i64>,
-    /// Number of NULLs, if the files state it. 0 is reliable, because readers then ignore the
-    /// bitmap. Any other number is a claim, for estimates only.
-    pub null_count: Option<u64>,
-    /// Bytes of the column's buffers in all files, without dictionaries.
-    pub bytes: u64,
-}
+/// The values of a column that no file has, as integers, one per file; `None` is NULL.
+pub(super) type Constants = Vec<Option<i64>>;
 
 #[derive(Clone, Debug)]
 pub(super) struct TableColumn {

@@ -5,13 +5,12 @@
 //! decimal of fewer digits.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-use arrow_schema::{
-    DECIMAL128_MAX_PRECISION, DataType as Arrow, Field, Schema, TimeUnit as ArrowUnit,
-};
-use headrace_ir::{DataType, TimeUnit};
+use arrow_schema::{DataType as Arrow, Field, Schema, TimeUnit as ArrowUnit};
+use headrace_ir::{DataType, Encoding, TimeUnit};
 
-use super::packed::{BASE_KEY, value_type};
+use super::packed::{BASE_KEY, Packed, TABLE_TYPE_KEY, decimal_said, value_type};
 
 /// The IR's type of values of an Arrow type, whatever their encoding; `None` for types that
 /// pipelines do not know. Text lies as `Utf8`, `LargeUtf8`, `Utf8View` or a dictionary of one
@@ -45,9 +44,6 @@ pub fn ir_type(data_type: &Arrow) -> Option<DataType> {
         _ => return None,
     })
 }
-
-/// Metadata key of a file's column: the table's type, where the file's is narrower.
-pub(crate) const TABLE_TYPE_KEY: &str = "headrace.type";
 
 /// Signed integers with their maxima.
 static INTEGERS: [(Arrow, i64); 4] = [
@@ -83,15 +79,6 @@ pub(crate) fn table_type(field: &Field) -> Arrow {
             wide.map_or(own, |(wide, _)| wide).clone()
         }
     }
-}
-
-/// The decimal type of a text.
-pub(crate) fn decimal_said(said: &str) -> Option<Arrow> {
-    let (digits, scale) = said.strip_prefix("Decimal128(")?.strip_suffix(')')?.split_once(", ")?;
-    let (digits, scale) = (digits.parse().ok()?, scale.parse().ok()?);
-    let is_type = (1..=DECIMAL128_MAX_PRECISION).contains(&digits);
-    let decimal = Arrow::Decimal128(digits, scale);
-    (is_type && *said == decimal.to_string()).then_some(decimal)
 }
 
 /// The same columns in fewer bytes: decimals as their digits allow, and decimals and signed integers as the bounds of
@@ -137,6 +124,37 @@ pub(crate) fn narrow_field(field: &Field, bounds: Option<RangeInclusive<i128>>) 
     narrow
 }
 
+/// The same columns in the fewest bytes: narrow as in [`narrow_schema`], and packed where that
+/// takes fewer bytes. Other programs see packed columns as binary values.
+pub fn packed_schema(
+    schema: &Schema,
+    bounds: impl Fn(&Field) -> Option<RangeInclusive<i128>>,
+) -> Schema {
+    let pack = |own: &Arc<Field>| {
+        let bounds = bounds(own);
+        let narrow = narrow_field(own, bounds.clone());
+        let packed = bounds.and_then(|bounds| Packed::for_values(table_type(&narrow), &bounds));
+        let fewer = |packed: &Packed| {
+            narrow
+                .data_type()
+                .primitive_width()
+                .is_some_and(|width| usize::from(packed.delta_bytes) < width)
+        };
+        match packed.filter(fewer) {
+            None => narrow,
+            Some(packed) => {
+                let width = Arrow::FixedSizeBinary(packed.delta_bytes.into());
+                let mut field = narrow.with_data_type(width);
+                field.metadata_mut().insert(TABLE_TYPE_KEY.into(), packed.is.to_string());
+                field.metadata_mut().insert(BASE_KEY.into(), packed.base.to_string());
+                field
+            }
+        }
+    };
+    let fields: Vec<Field> = schema.fields().iter().map(pack).collect();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
+}
+
 /// Removes the table's type from a file's column.
 pub(crate) fn without_table_type(mut field: Field) -> Field {
     field.metadata_mut().remove(TABLE_TYPE_KEY);
@@ -147,6 +165,38 @@ pub(crate) fn without_table_type(mut field: Field) -> Field {
 /// Text in one of its three plain layouts.
 pub(crate) fn is_text(data_type: &Arrow) -> bool {
     matches!(data_type, Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Utf8View)
+}
+
+/// The encoding of an Arrow type in the pipeline IR; `None` for unknown types and for views.
+pub(crate) fn encoding(data_type: &Arrow) -> Option<Encoding> {
+    Some(match data_type {
+        Arrow::Boolean => Encoding::Bits,
+        Arrow::Decimal32(_, _) => Encoding::Narrow { value_bytes: 4 },
+        Arrow::Decimal64(_, _) => Encoding::Narrow { value_bytes: 8 },
+        Arrow::Utf8 | Arrow::Binary => Encoding::Offsets { offset_bytes: 4 },
+        Arrow::LargeUtf8 | Arrow::LargeBinary => Encoding::Offsets { offset_bytes: 8 },
+        Arrow::Dictionary(key, values) if is_text(values) => {
+            Encoding::Dictionary { code_bytes: u8::try_from(key.primitive_width()?).ok()? }
+        }
+        other => {
+            ir_type(other)?.plain_width_bytes()?;
+            Encoding::Plain
+        }
+    })
+}
+
+/// Bits of a value, code or offset; `None` where [`encoding`] is.
+pub(crate) fn row_bits(data_type: &Arrow) -> Option<u64> {
+    Some(match encoding(data_type)? {
+        Encoding::Bits => 1,
+        Encoding::Plain => 8 * ir_type(data_type)?.plain_width_bytes()? as u64,
+        Encoding::Narrow { value_bytes: bytes }
+        | Encoding::Dictionary { code_bytes: bytes }
+        | Encoding::Offsets { offset_bytes: bytes } => 8 * u64::from(bytes),
+        Encoding::Deltas { .. } | Encoding::Pages { .. } | Encoding::Constant { .. } => {
+            return None;
+        }
+    })
 }
 
 fn ir_unit(unit: ArrowUnit) -> TimeUnit {

@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, StringArray};
+use arrow_schema::SchemaRef;
 use headrace_io::{
-    BoxError, ChunkFeed, FedChunk, FeedBounds, HeldBytes, MemoryFile, NextChunk, ReadAt,
+    BoxError, ChunkFeed, FedChunk, FeedBounds, FileIdentity, HeldBytes, InputPolicy, MemoryFile,
+    NextChunk, ReadAt,
 };
 use headrace_ir::layout::ROW_ALIGNMENT;
 use headrace_ir::{Chunk, Encoding, Segment};
@@ -14,9 +16,10 @@ use headrace_ir::{Chunk, Encoding, Segment};
 use super::column::Column;
 use super::stream::BatchStream;
 use super::table::BatchTable;
-use crate::arrow::{CHUNK_EXTRA_SHARE, ChunkOptions, Filling, encoding, row_bits};
-use crate::error::Result;
+use crate::arrow::{encoding, ir_type, row_bits};
+use crate::error::{FormatError, Result};
 use crate::feed::{ChunkTotals, Feed, FeedFacts, fed};
+use crate::options::{CHUNK_EXTRA_SHARE, ChunkOptions, ColumnBound, Filling};
 use crate::table::Table;
 
 /// Chunks over batches: see [`BatchTable`].
@@ -255,5 +258,62 @@ impl Feed for BatchFeed {
 
     fn totals(&self) -> ChunkTotals {
         self.totals
+    }
+}
+
+impl Table for BatchTable {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn comes_once(&self) -> bool {
+        true
+    }
+
+    fn policy(&self) -> InputPolicy {
+        self.policy
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.rows_max
+    }
+
+    fn column_support(&self, column: usize) -> std::result::Result<(), String> {
+        let Some(field) = self.schema.fields().get(column) else {
+            return Err(format!("there is no column {column}"));
+        };
+        let data_type = field.data_type();
+        match ir_type(data_type).is_some() && encoding(data_type).is_some() {
+            true => Ok(()),
+            false => Err(format!("pipelines do not know type {data_type}")),
+        }
+    }
+
+    fn dictionary(&self, column: usize) -> Option<&Arc<StringArray>> {
+        Some(&self.dictionaries.get(column)?.as_ref()?.values)
+    }
+
+    /// Nothing is pulled before the first chunk is requested; the first feed that does so owns the
+    /// batches, and any other gets an error.
+    fn feed(
+        self: Arc<Self>,
+        columns: &[usize],
+        _conditions: &[ColumnBound],
+        options: ChunkOptions,
+    ) -> Result<Box<dyn Feed>> {
+        for &column in columns {
+            self.column_support(column)
+                .map_err(|reason| FormatError::Argument(format!("column {column}: {reason}")))?;
+        }
+        options.check()?;
+        Ok(Box::new(BatchFeed::new(self, columns, options)))
+    }
+
+    fn file_count(&self) -> usize {
+        0
+    }
+
+    fn file_identity(&self, _file: usize) -> FileIdentity {
+        self.name.identity()
     }
 }

@@ -5,14 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::StringArray;
 use arrow_schema::{Field, Schema, SchemaRef};
-use headrace_io::{FileIdentity, InputPolicy, MemoryFile, ReadAt, SourceFile};
+use headrace_io::{InputPolicy, MemoryFile, ReadAt, SourceFile};
 
 use super::column::{Dictionary, table_type};
-use super::feed::BatchFeed;
 use super::stream::{BatchStream, ProducerError};
-use crate::arrow::{ChunkOptions, ColumnBound, encoding, ir_type};
 use crate::error::{FormatError, Result};
-use crate::{Feed, Table};
 
 /// One-time record batches as a table without files. Their number is unknown unless the producer
 /// states it, and so are their values; no condition prunes any. A run's data are not cached for
@@ -25,10 +22,10 @@ pub struct BatchTable {
     pub(super) name: Arc<SourceFile>,
     /// As the batches have them.
     pub(super) fields: SchemaRef,
-    schema: SchemaRef,
+    pub(super) schema: SchemaRef,
     pub(super) dictionaries: Vec<Option<Dictionary>>,
     pub(super) rows_max: Option<u64>,
-    policy: InputPolicy,
+    pub(super) policy: InputPolicy,
     stream: Mutex<Option<Box<dyn BatchStream>>>,
 }
 
@@ -106,62 +103,5 @@ impl BatchTable {
     pub(super) fn failed(&self, cause: impl Into<ProducerError>) -> FormatError {
         let name = self.name.path().display().to_string();
         FormatError::Producer { name, cause: cause.into() }
-    }
-}
-
-impl Table for BatchTable {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn comes_once(&self) -> bool {
-        true
-    }
-
-    fn policy(&self) -> InputPolicy {
-        self.policy
-    }
-
-    fn rows(&self) -> Option<u64> {
-        self.rows_max
-    }
-
-    fn column_support(&self, column: usize) -> std::result::Result<(), String> {
-        let Some(field) = self.schema.fields().get(column) else {
-            return Err(format!("there is no column {column}"));
-        };
-        let data_type = field.data_type();
-        match ir_type(data_type).is_some() && encoding(data_type).is_some() {
-            true => Ok(()),
-            false => Err(format!("pipelines do not know type {data_type}")),
-        }
-    }
-
-    fn dictionary(&self, column: usize) -> Option<&Arc<StringArray>> {
-        Some(&self.dictionaries.get(column)?.as_ref()?.values)
-    }
-
-    /// Nothing is pulled before the first chunk is requested; the first feed that does so owns the
-    /// batches, and any other gets an error.
-    fn feed(
-        self: Arc<Self>,
-        columns: &[usize],
-        _conditions: &[ColumnBound],
-        options: ChunkOptions,
-    ) -> Result<Box<dyn Feed>> {
-        for &column in columns {
-            self.column_support(column)
-                .map_err(|reason| FormatError::Argument(format!("column {column}: {reason}")))?;
-        }
-        options.check()?;
-        Ok(Box::new(BatchFeed::new(self, columns, options)))
-    }
-
-    fn file_count(&self) -> usize {
-        0
-    }
-
-    fn file_identity(&self, _file: usize) -> FileIdentity {
-        self.name.identity()
     }
 }

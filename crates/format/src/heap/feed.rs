@@ -19,9 +19,9 @@ use super::Reroute;
 use super::parts::Block;
 use super::server_pages::{IN_MEMORY, ServerPages};
 use super::table::{HeapTable, ServerRows};
-use crate::arrow::{CHUNK_EXTRA_SHARE, ChunkOptions, Filling};
 use crate::batches::{BatchFeed, BatchTable, Receiver};
 use crate::feed::{ChunkTotals, Feed, FeedFacts, Opened, fed};
+use crate::options::{CHUNK_EXTRA_SHARE, ChunkOptions, Filling};
 use crate::{FormatError, Result};
 
 /// Chunks of a [`HeapTable`]: alternately of its blocks and of its stream, as long as both have

@@ -9,49 +9,10 @@ use arrow_array::{
     ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, StringArray,
 };
 use arrow_buffer::NullBufferBuilder;
-use arrow_schema::{ArrowError, DataType};
-use serde::{Deserialize, Serialize};
+use arrow_schema::ArrowError;
 
-use super::jsonb;
+use super::jsonb::{self, JsonbType};
 use super::pieces::Pieces;
-
-/// The target of a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum JsonbType {
-    /// Its text → Utf8.
-    Text,
-    /// An integer → Int64.
-    Integer,
-    /// A number → Float64.
-    Float,
-    /// A boolean → Boolean.
-    Bool,
-    /// A number → Decimal128.
-    Number {
-        /// Precision.
-        precision: u8,
-        /// Scale.
-        scale: i8,
-    },
-    /// The display scale of a number → Int32.
-    DigitsShown {
-        /// The maximum.
-        most: u8,
-    },
-}
-
-impl JsonbType {
-    pub(super) fn arrow(self) -> DataType {
-        match self {
-            Self::Text => DataType::Utf8,
-            Self::Integer => DataType::Int64,
-            Self::Float => DataType::Float64,
-            Self::Bool => DataType::Boolean,
-            Self::Number { precision, scale } => DataType::Decimal128(precision, scale),
-            Self::DigitsShown { .. } => DataType::Int32,
-        }
-    }
-}
 
 /// A text as an integer.
 pub fn integer(text: &str) -> Option<i64> {

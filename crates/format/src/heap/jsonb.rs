@@ -9,14 +9,52 @@
 //!
 //! Nothing is trusted: every position is checked before it is read.
 
+use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 
 use super::bytes::{align_up, u32_at};
-use super::fields::JsonbType;
 use super::numeric;
 use super::varlena::{Content, content};
 
 type Flaw = &'static str;
+
+/// The target of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JsonbType {
+    /// Its text → Utf8.
+    Text,
+    /// An integer → Int64.
+    Integer,
+    /// A number → Float64.
+    Float,
+    /// A boolean → Boolean.
+    Bool,
+    /// A number → Decimal128.
+    Number {
+        /// Precision.
+        precision: u8,
+        /// Scale.
+        scale: i8,
+    },
+    /// The display scale of a number → Int32.
+    DigitsShown {
+        /// The maximum.
+        most: u8,
+    },
+}
+
+impl JsonbType {
+    pub(super) fn arrow(self) -> DataType {
+        match self {
+            Self::Text => DataType::Utf8,
+            Self::Integer => DataType::Int64,
+            Self::Float => DataType::Float64,
+            Self::Bool => DataType::Boolean,
+            Self::Number { precision, scale } => DataType::Decimal128(precision, scale),
+            Self::DigitsShown { .. } => DataType::Int32,
+        }
+    }
+}
 
 const COUNT: u32 = 0x0FFF_FFFF;
 const OBJECT: u32 = 0x2000_0000;

@@ -2,9 +2,9 @@
 
 use headrace_ir::pages::{MissingValue, PagePlan, PageStep, StoredValue};
 
+use super::parts::HeapBlocks;
 use super::relation::{Attribute, HeapType};
 use super::stored::column_value;
-use super::table::HeapBlocks;
 use crate::Result;
 
 impl HeapBlocks {

@@ -4,6 +4,7 @@
 //! one sink, and a worker changes its decoder where the part of its blocks changes. Columns are matched by name, as
 //! PostgreSQL matches a parent's with a child's. A GPU takes parts whose tuples are laid out alike.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,10 +14,80 @@ use headrace_ir::pages::PagePlan;
 use serde::{Deserialize, Serialize};
 
 use super::decoder::Decoder;
-use super::relation::HeapType;
-use super::table::HeapBlocks;
+use super::relation::{HeapType, Relation};
 use crate::arrow::{encoding, ir_type};
 use crate::{FormatError, Result};
+
+/// The location of a relation's blocks, and which of them are decoded.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HeapBlocks {
+    /// The table.
+    pub relation: Relation,
+    /// Its segment files in order. They are examined when a run is planned; blocks that a file does
+    /// not have then (all of them if it is missing) are rerouted. From then on they may grow, but a
+    /// shorter file fails the run.
+    pub files: Vec<PathBuf>,
+    /// Blocks of a full file (`segment_size`, usually 131072).
+    pub blocks_per_file: u32,
+    /// The blocks that are read from the files, by their numbers in the relation: ascending,
+    /// disjoint ranges. The rows of all others come through the stream.
+    pub direct: Vec<Range<u32>>,
+    /// `None`: their rows must not be cached for a later run.
+    pub stamps: Option<Stamps>,
+}
+
+/// Stamps that identify versions of a relation's blocks: a block that two runs list under the same
+/// non-zero stamp has the same rows in both.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Stamps {
+    /// The identity of the files: another relation, or the same one rewritten, has another.
+    pub identity: String,
+    /// Number of consecutive blocks that share a stamp.
+    pub blocks: u32,
+    /// The stamps of this many blocks each; blocks behind the last have none.
+    pub stamps: Vec<u64>,
+}
+
+/// Number of segments per stamp. Every run must cut alike, because rows are cached by segment.
+const SEGMENTS_PER_STAMP: u32 = 32;
+
+impl Stamps {
+    /// A block's stamp, if it has one.
+    pub(super) fn of(&self, block: u32) -> Option<u64> {
+        let stamp = self.stamps.get((block / self.blocks) as usize);
+        stamp.copied().filter(|stamp| *stamp != 0)
+    }
+
+    /// The end of the segment with this block.
+    pub(super) fn segment_end(&self, block: u32) -> u32 {
+        let segment_blocks = self.blocks.div_ceil(SEGMENTS_PER_STAMP);
+        let place = block % self.blocks;
+        let end = (place / segment_blocks + 1) * segment_blocks;
+        (block - place).saturating_add(end.min(self.blocks))
+    }
+}
+
+impl HeapBlocks {
+    pub(super) fn check(&self) -> Result<()> {
+        let refuse = |cause: String| Err(FormatError::Argument(format!("heap blocks: {cause}")));
+        self.relation.check(&[])?;
+        if self.blocks_per_file == 0 || self.stamps.as_ref().is_some_and(|s| s.blocks == 0) {
+            return refuse("files of no blocks, or stamps".to_string());
+        }
+        let blocks_max = self.files.len() as u64 * u64::from(self.blocks_per_file);
+        let mut end = 0;
+        for range in &self.direct {
+            if range.start < end || range.end <= range.start {
+                return refuse(format!("range {range:?} is empty, or not behind the one before"));
+            }
+            end = range.end;
+        }
+        if u64::from(end) > blocks_max {
+            return refuse(format!("block {end} is beyond the end of {} files", self.files.len()));
+        }
+        Ok(())
+    }
+}
 
 /// A block of one of a table's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 pub use headrace_ir::pages::{Align, Length};
 
-use super::fields::JsonbType;
 use super::jsonb::JsonbQuery;
+use super::jsonb::JsonbType;
 use crate::{FormatError, Result};
 
 /// A table's properties that affect its blocks.

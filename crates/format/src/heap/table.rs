@@ -2,76 +2,19 @@
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
-use headrace_io::{FileIdentity, InputPolicy, ReadAt, SourceFile};
-use serde::{Deserialize, Serialize};
+use headrace_io::{FileIdentity, ReadAt, SourceFile};
 
 use super::BlockOwner;
-use super::block_decoder::BlockDecoder;
-use super::feed::HeapFeed;
-use super::page_source::BlockSource;
-use super::parts::Parts;
-use super::relation::Relation;
+use super::parts::{HeapBlocks, Parts};
 use super::server_pages::ServerPages;
-use crate::arrow::{ChunkOptions, ColumnBound};
 use crate::batches::{BatchStream, ProducerError, Receiver};
-use crate::{Feed, FormatError, PageDecoder, PageSource, Result, Table};
-
-/// The location of a relation's blocks, and which of them are decoded.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HeapBlocks {
-    /// The table.
-    pub relation: Relation,
-    /// Its segment files in order. They are examined when a run is planned; blocks that a file does
-    /// not have then (all of them if it is missing) are rerouted. From then on they may grow, but a
-    /// shorter file fails the run.
-    pub files: Vec<PathBuf>,
-    /// Blocks of a full file (`segment_size`, usually 131072).
-    pub blocks_per_file: u32,
-    /// The blocks that are read from the files, by their numbers in the relation: ascending,
-    /// disjoint ranges. The rows of all others come through the stream.
-    pub direct: Vec<Range<u32>>,
-    /// `None`: their rows must not be cached for a later run.
-    pub stamps: Option<Stamps>,
-}
-
-/// Stamps that identify versions of a relation's blocks: a block that two runs list under the same
-/// non-zero stamp has the same rows in both.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Stamps {
-    /// The identity of the files: another relation, or the same one rewritten, has another.
-    pub identity: String,
-    /// Number of consecutive blocks that share a stamp.
-    pub blocks: u32,
-    /// The stamps of this many blocks each; blocks behind the last have none.
-    pub stamps: Vec<u64>,
-}
-
-/// Number of segments per stamp. Every run must cut alike, because rows are cached by segment.
-const SEGMENTS_PER_STAMP: u32 = 32;
-
-impl Stamps {
-    /// A block's stamp, if it has one.
-    pub(super) fn of(&self, block: u32) -> Option<u64> {
-        let stamp = self.stamps.get((block / self.blocks) as usize);
-        stamp.copied().filter(|stamp| *stamp != 0)
-    }
-
-    /// The end of the segment with this block.
-    pub(super) fn segment_end(&self, block: u32) -> u32 {
-        let segment_blocks = self.blocks.div_ceil(SEGMENTS_PER_STAMP);
-        let place = block % self.blocks;
-        let end = (place / segment_blocks + 1) * segment_blocks;
-        (block - place).saturating_add(end.min(self.blocks))
-    }
-}
+use crate::{FormatError, Result};
 
 /// A heap, or several as one table, whose blocks are decoded by the workers where possible, and read by
 /// the owning server otherwise: for one run, because the server's rows come once.
@@ -92,9 +35,9 @@ pub struct HeapTable {
     decoded_blocks: u64,
     done_blocks: AtomicU64,
     stream: Mutex<Option<Box<dyn BatchStream>>>,
-    fills_page_cache: bool,
+    pub(super) fills_page_cache: bool,
     /// Pages from the server.
-    pages: Mutex<Option<Receiver<ServerPages>>>,
+    pub(super) pages: Mutex<Option<Receiver<ServerPages>>>,
 }
 
 impl fmt::Debug for HeapTable {
@@ -102,6 +45,9 @@ impl fmt::Debug for HeapTable {
         write!(f, "HeapTable({}, {} blocks)", self.name, self.decoded_blocks)
     }
 }
+
+pub(super) const NOWHERE: FileIdentity =
+    FileIdentity { device: 0, inode: 0, size_bytes: 0, mtime_ns: 0, ctime_ns: 0 };
 
 impl HeapTable {
     /// A table of the blocks of these heaps, and of the rows that the owner sends through the stream;
@@ -189,31 +135,6 @@ impl HeapTable {
     }
 }
 
-const NOWHERE: FileIdentity =
-    FileIdentity { device: 0, inode: 0, size_bytes: 0, mtime_ns: 0, ctime_ns: 0 };
-
-impl HeapBlocks {
-    pub(super) fn check(&self) -> Result<()> {
-        let refuse = |cause: String| Err(FormatError::Argument(format!("heap blocks: {cause}")));
-        self.relation.check(&[])?;
-        if self.blocks_per_file == 0 || self.stamps.as_ref().is_some_and(|s| s.blocks == 0) {
-            return refuse("files of no blocks, or stamps".to_string());
-        }
-        let blocks_max = self.files.len() as u64 * u64::from(self.blocks_per_file);
-        let mut end = 0;
-        for range in &self.direct {
-            if range.start < end || range.end <= range.start {
-                return refuse(format!("range {range:?} is empty, or not behind the one before"));
-            }
-            end = range.end;
-        }
-        if u64::from(end) > blocks_max {
-            return refuse(format!("block {end} is beyond the end of {} files", self.files.len()));
-        }
-        Ok(())
-    }
-}
-
 /// The rows that the server reads: not requested before a run begins, and not over before all
 /// blocks are done.
 pub(super) struct ServerRows {
@@ -256,64 +177,5 @@ impl BatchStream for ServerRows {
                 Poll::Ready(Some(Err(why.into())))
             }
         }
-    }
-}
-
-impl Table for HeapTable {
-    fn schema(&self) -> &SchemaRef {
-        self.parts.schema()
-    }
-
-    fn comes_once(&self) -> bool {
-        true
-    }
-
-    fn policy(&self) -> InputPolicy {
-        // Copied page by page by the decoder: not before.
-        let (check_identity, cached, copy_first) = (false, false, false);
-        InputPolicy { check_identity, cached, copy_first, fills_page_cache: self.fills_page_cache }
-    }
-
-    fn column_support(&self, column: usize) -> std::result::Result<(), String> {
-        self.parts.column_support(column)
-    }
-
-    /// Nothing is pulled from the stream before the first chunk is requested; the first feed that
-    /// does so owns it, and any other gets an error.
-    fn feed(
-        self: Arc<Self>,
-        columns: &[usize],
-        _conditions: &[ColumnBound],
-        options: ChunkOptions,
-    ) -> Result<Box<dyn Feed>> {
-        let schema = Arc::clone(self.parts.decoder(0, columns)?.schema());
-        for &column in columns {
-            let refused = |cause| FormatError::Argument(format!("column {column}: {cause}"));
-            self.column_support(column).map_err(refused)?;
-        }
-        options.check()?;
-        Ok(Box::new(HeapFeed::new(self, &schema, options)))
-    }
-
-    fn page_decoder(self: Arc<Self>, columns: &[usize]) -> Result<Option<Box<dyn PageDecoder>>> {
-        Ok(Some(Box::new(BlockDecoder::new(self, columns)?)))
-    }
-
-    fn page_source(self: Arc<Self>, columns: &[usize]) -> Result<Option<Box<dyn PageSource>>> {
-        if self.pages.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
-            let why = "heap blocks: pages of the server are for the CPU";
-            return Err(FormatError::Argument(why.to_string()));
-        }
-        let plan = self.parts.page_plan(columns)?;
-        Ok(Some(Box::new(BlockSource { table: self, plan })))
-    }
-
-    fn file_count(&self) -> usize {
-        self.parts.file_count()
-    }
-
-    /// A file that cannot be examined has no bytes here, and is an error when it is read.
-    fn file_identity(&self, file: usize) -> FileIdentity {
-        self.identity(file).unwrap_or(NOWHERE)
     }
 }

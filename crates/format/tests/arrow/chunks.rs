@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use arrow_array::*;
-use headrace_format::Feed;
-use headrace_format::arrow::{ArrowTable, ChunkOptions, ColumnBound};
+use headrace_format::arrow::ArrowTable;
+use headrace_format::{ChunkOptions, ColumnBound, Feed};
 use headrace_ir::ColumnExtents;
 
 use crate::support::{ChunkPlan, dictionary, ints, open, plan_chunks, read_all, read_plan, write};

@@ -7,7 +7,7 @@ use arrow_array::types::Int8Type;
 use arrow_array::*;
 use arrow_ipc::writer::IpcWriteOptions;
 use arrow_schema::{DataType, Field, Schema};
-use headrace_format::arrow::{ChunkOptions, ColumnBound};
+use headrace_format::{ChunkOptions, ColumnBound};
 
 use crate::support::{ints, open, plan_chunks, read_all, read_plan, write, write_foreign};
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use arrow_array::RecordBatch;
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::IpcWriteOptions;
-use headrace_format::FormatError;
-use headrace_format::arrow::{ArrowTable, ChunkOptions, ColumnBound};
+use headrace_format::arrow::ArrowTable;
+use headrace_format::{ChunkOptions, ColumnBound, FormatError};
 use proptest::prelude::*;
 
 use crate::support::{dictionary, ints, plan_chunks, write, write_foreign};

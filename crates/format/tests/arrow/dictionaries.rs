@@ -6,8 +6,8 @@ use arrow_array::types::{Int8Type, UInt8Type, UInt16Type};
 use arrow_array::*;
 use arrow_ipc::writer::{DictionaryHandling, IpcWriteOptions};
 use arrow_schema::DataType;
-use headrace_format::FormatError;
-use headrace_format::arrow::{ArrowTable, ChunkOptions};
+use headrace_format::arrow::ArrowTable;
+use headrace_format::{ChunkOptions, FormatError};
 
 use crate::support::{dictionary, open, plan_chunks, read_all, read_plan, write, write_foreign};
 

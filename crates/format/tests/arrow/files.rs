@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema};
-use headrace_format::FormatError;
-use headrace_format::arrow::{ArrowTable, ChunkOptions};
+use headrace_format::arrow::ArrowTable;
+use headrace_format::{ChunkOptions, FormatError};
 
 use crate::support::{ints, open, plan_chunks, read_all, read_plan, write};
 

@@ -10,9 +10,8 @@ use arrow_buffer::ScalarBuffer;
 use arrow_ipc::writer::IpcWriteOptions;
 use arrow_ipc::{CompressionType, MetadataVersion};
 use arrow_schema::{DataType, Field, Fields, Schema, UnionFields};
-use headrace_format::arrow::{
-    ArrowTable, ChunkOptions, ColumnBound, MAX_VALUES_KEY, MIN_VALUES_KEY,
-};
+use headrace_format::arrow::{ArrowTable, MAX_VALUES_KEY, MIN_VALUES_KEY};
+use headrace_format::{ChunkOptions, ColumnBound};
 
 use crate::support::{
     dictionary, ints, open, plan_chunks, read_all, read_plan, write, write_foreign,

@@ -9,8 +9,8 @@ use arrow_array::types::Int8Type;
 use arrow_array::*;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_schema::{DataType, SchemaRef};
-use headrace_format::arrow::{ArrowTable, ArrowWriter, ChunkOptions, ColumnBound, WriterOptions};
-use headrace_format::{ChunkTotals, Result};
+use headrace_format::arrow::{ArrowTable, ArrowWriter, WriterOptions};
+use headrace_format::{ChunkOptions, ChunkTotals, ColumnBound, Feed, Result};
 use headrace_ir::{Chunk, ColumnExtents, Encoding, Extent, Segment};
 
 pub fn rows_per_batch(rows_per_batch: usize) -> WriterOptions {

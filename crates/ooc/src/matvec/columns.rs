@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
-use headrace_format::arrow::{ArrowTable, ChunkOptions};
-use headrace_format::{Feed, Table};
+use headrace_format::arrow::ArrowTable;
+use headrace_format::{ChunkOptions, Feed, Table};
 use headrace_io::{MemoryBudget, MemoryUse, ReadAt, Reservation};
 
 use super::matrix::RawMatrix;

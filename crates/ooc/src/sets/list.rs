@@ -8,8 +8,8 @@ use std::task::{Poll, Waker};
 
 use arrow_schema::DataType;
 use headrace_flow::ReadSpec;
-use headrace_format::Table;
-use headrace_format::arrow::{ArrowTable, ChunkOptions, is_table_file};
+use headrace_format::arrow::{ArrowTable, is_table_file};
+use headrace_format::{ChunkOptions, Table};
 use headrace_io::ReadAt;
 
 use crate::{Files, Number, NumberType, OocError, Result};

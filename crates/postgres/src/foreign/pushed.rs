@@ -6,7 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use headrace_format::arrow::{ArrowTable, ChunkOptions, ColumnBound, ir_type as pipeline_type};
+use headrace_format::arrow::{ArrowTable, ir_type as pipeline_type};
+use headrace_format::{ChunkOptions, ColumnBound, Feed};
 use headrace_ir::{Expr, Field, Input, NamedExpr, Pipeline, Program, Scalar, Sink, Source, Step};
 use headrace_runner::{RunReport, StreamTable, bounds};
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo};

@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 
 use super::build::*;
-use crate::arrow::ChunkOptions;
+use crate::ChunkOptions;
 use crate::batches::{BatchSender, batch_channel};
 use crate::heap::{Attribute, Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Length, Reroute};
 use crate::{Pages, Table};

@@ -10,7 +10,7 @@ use headrace_ir::Encoding;
 use headrace_ir::pages::{PageFlaw, PageVerdict};
 
 use super::build::*;
-use crate::arrow::ChunkOptions;
+use crate::ChunkOptions;
 use crate::batches::{BatchReceiver, BatchSender, Ready, batch_channel};
 use crate::heap::{Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Reroute, Stamps};
 use crate::{Pages, Table};
@@ -60,7 +60,7 @@ fn table(blocks: HeapBlocks) -> (Arc<HeapTable>, Arc<Owner>, BatchSender) {
     (Arc::new(table), owner, sender)
 }
 
-/// As [`crate::arrow::Filling`] counts, of whatever kind a chunk is.
+/// As [`crate::options::Filling`] counts, of whatever kind a chunk is.
 fn room_bytes(chunk: &headrace_ir::Chunk, options: &ChunkOptions) -> u64 {
     let extents = chunk.segments.iter().flat_map(|segment| segment.extents());
     extents.map(|extent| extent.bytes + options.extent_extra_bytes).sum()
