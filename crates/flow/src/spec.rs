@@ -37,11 +37,11 @@ pub enum Verdict {
 pub enum AccessPath {
     /// Chosen per extent: host cache, else in place from the page cache or memory, else O_DIRECT
     /// (admitted to the host cache), else through the page cache, which is the first choice if the
-    /// [input is to fill it](InputPolicy::fills_page_cache).
+    /// [input is to fill it](crate::InputPolicy::fills_page_cache).
     ///
     /// On a device a file in memory (tmpfs) is copied from its registered mapping, if
-    /// [`RaceOptions::registered`](crate::RaceOptions::registered) is given and the lane can; cold extents are read by the device's
-    /// own reader, if that bypasses host memory and no host cache is given. Everything else goes
+    /// [`RaceOptions::registered`](crate::RaceOptions::registered) is given and the lane can; cold extents are
+    /// read by the device's own reader, if that bypasses host memory and no host cache is given. Everything else goes
     /// through the slots' host memory.
     #[default]
     Auto,
