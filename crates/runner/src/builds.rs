@@ -1,6 +1,7 @@
 //! What stages keep: builds of earlier runs, and builds and partitions that are made, several at a time.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
@@ -64,7 +65,7 @@ impl Run<'_> {
             let stages: Vec<_> = some.iter().map(|&at| group[at]).collect();
             for (&at, made) in some.iter().zip(self.make_together(graph, &stages, threads)?) {
                 if let (Some(key), Some(held)) = (&keys[at], &made.held) {
-                    self.runner.build_cache().put(key.clone(), held);
+                    self.runner.build_cache().put(Arc::clone(key), held);
                 }
                 found[at] = Some(made);
             }
@@ -78,7 +79,7 @@ impl Run<'_> {
         &self,
         graph: &Graph<'_>,
         stage: usize,
-        key: Option<&BuildKey>,
+        key: Option<&Arc<BuildKey>>,
     ) -> Result<Option<Made>, RunError> {
         let Some(held) = key.and_then(|key| self.runner.build_cache().get(key)) else {
             return Ok(None);
@@ -120,16 +121,19 @@ impl Run<'_> {
 
     /// What makes a stage's output the same as that of an earlier run; `None` for what comes from inputs
     /// of which nothing is kept.
-    fn key(&self, graph: &Graph<'_>, number: usize) -> Option<BuildKey> {
-        let stage = graph.program().stage(number)?;
-        let table = match stage.source.input {
-            Input::Table(table) | Input::Batches(table) => Some(&*self.request.tables[table]),
-            Input::Values(_) | Input::Stage(_) => None,
-            // Temporary files are one run's.
-            Input::Partitions(_) => return None,
+    fn key(&self, graph: &Graph<'_>, number: usize) -> Option<Arc<BuildKey>> {
+        let new = || {
+            let stage = graph.program().stage(number)?;
+            let table = match stage.source.input {
+                Input::Table(table) | Input::Batches(table) => Some(&*self.request.tables[table]),
+                Input::Values(_) | Input::Stage(_) => None,
+                // Temporary files are one run's.
+                Input::Partitions(_) => return None,
+            };
+            let inputs = graph.program().inputs(number).map(|input| self.key(graph, input));
+            BuildKey::of(stage, table, nulls_equal(graph, number), inputs.collect::<Option<_>>()?)
         };
-        let inputs = graph.program().inputs(number).map(|input| self.key(graph, input));
-        BuildKey::of(stage, table, nulls_equal(graph, number), inputs.collect::<Option<_>>()?)
+        graph.key(number, new)
     }
 
     fn make(&self, graph: &Graph<'_>, number: usize, threads: usize) -> Result<Made, RunError> {

@@ -1,7 +1,7 @@
 //! The stages of a run: what each left, and which can run next.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use headrace_io::{Kept, decimal_bytes};
 use headrace_ir::{Pipeline, Program, Sink};
@@ -11,7 +11,7 @@ use headrace_pipeline::build::{BuildIndex, BuildOptions, Chains, Heads};
 use headrace_spill::Part;
 use parking_lot::Mutex;
 
-use crate::build_cache::HeldBuild;
+use crate::build_cache::{BuildKey, HeldBuild};
 use crate::error::RunError;
 use crate::parts::file_bytes;
 use crate::report::{Place, StageReport};
@@ -109,6 +109,8 @@ pub struct Graph<'p> {
     made: Vec<Option<Made>>,
     /// Of stages of which nothing is kept.
     reports: Vec<Mutex<Option<StageReport>>>,
+    /// What makes a stage's output that of an earlier run, once it was asked for.
+    keys: Vec<OnceLock<Option<Arc<BuildKey>>>>,
 }
 
 impl<'p> Graph<'p> {
@@ -116,7 +118,8 @@ impl<'p> Graph<'p> {
         let stages = program.stages.len() + 1;
         let made = (0..stages).map(|_| None).collect();
         let reports = (0..stages).map(|_| Mutex::default()).collect();
-        Self { program, made, reports }
+        let keys = (0..stages).map(|_| OnceLock::new()).collect();
+        Self { program, made, reports, keys }
     }
 
     /// The program as it is by now.
@@ -138,6 +141,15 @@ impl<'p> Graph<'p> {
     /// What a stage left.
     pub fn result(&self, number: usize) -> Option<&StageResult> {
         self.made.get(number)?.as_ref().map(|made| &made.result)
+    }
+
+    /// What makes a stage's output the same as that of an earlier run; `None`: nothing does. `new` is called once.
+    pub fn key(
+        &self,
+        stage: usize,
+        new: impl FnOnce() -> Option<BuildKey>,
+    ) -> Option<Arc<BuildKey>> {
+        self.keys[stage].get_or_init(|| new().map(Arc::new)).clone()
     }
 
     /// The builds by stage, as pipelines take them: where a stage left none, nothing that takes these
@@ -196,6 +208,8 @@ impl<'p> Graph<'p> {
         self.program = Cow::Owned(self.program.with_divided(build)?);
         self.made.insert(head, None);
         self.reports.insert(head, Mutex::default());
+        // Keys of builds do not change: what is divided is none, and is before its probe.
+        self.keys.insert(head, OnceLock::new());
         Ok(())
     }
 

@@ -79,6 +79,7 @@ impl Key {
     }
 }
 
+/// Those that it probes: what other stages left does not matter.
 fn build_ids<'a>(task: &'a Task<'_>) -> impl Iterator<Item = BuildId> + 'a {
-    task.builds.iter().map(|build| build.id)
+    task.pipeline.probes().filter_map(|probe| Some(task.builds.get(probe.build)?.id))
 }
