@@ -18,7 +18,7 @@ const CIRCLES: &[(&str, usize, usize)] = &[
     ("ceilings", 2, 7),
     ("cli", 3, 21),
     ("doctor", 1, 5),
-    ("engine", 9, 85),
+    ("engine", 1, 21),
     ("flow", 2, 28),
     ("format", 6, 25),
     ("gpu", 1, 2),
