@@ -53,7 +53,7 @@
 //! | EXCEPT ALL and INTERSECT ALL count rows | [`set_operations`] | #12956, #12955 | `set_operations` |
 //! | `a SIMILAR TO 'pattern'`: the pattern is of the whole text, `%` is any text and `_` any character | [`similar_to`] | #22263, #23188 | `similar_to` |
 //! | Variances and deviations over sliding windows | [`sliding_variances`] | #13247 | `sliding_variances` |
-//! | Sorts of one plan set aside for merging no more than half of the memory, together | [`sort_reservations`] | none known | `sort_reservations` |
+//! | Sorts of one plan set aside for merging no more than half of the memory, together | [`sort_reservations`] | #15675 | `sort_reservations` |
 //! | `SELECT *` of all that FROM has is no list of columns | [`stars`] | #7698, #5637 | `times::stars` |
 //! | `string_agg(x, s ORDER BY y)` is the list of the texts in that order, with `s` between them | [`string_agg_orders`] | #8582 | `string_agg_orders` |
 //! | windows that are ordered by structs | [`struct_orders`] | #24915 | `struct_orders` |

@@ -45,11 +45,6 @@ impl Plain {
         Self { config: self.config.with_batch_size(rows), ..self }
     }
 
-    /// With another value of a setting.
-    pub fn set(self, name: &str, value: &str) -> Self {
-        Self { config: self.config.set_str(name, value), ..self }
-    }
-
     pub fn context(&self) -> &SessionContext {
         self.context.get_or_init(|| {
             let mut runtime = RuntimeEnvBuilder::new();
