@@ -63,7 +63,7 @@ impl Made {
         report: StageReport,
     ) -> Self {
         let (rows_out, bytes) = match &result {
-            StageResult::Build(table) => (table.rows as u64, table.bytes),
+            StageResult::Build(table) => (table.rows, table.bytes),
             StageResult::Partitions(parts) => (rows_of(parts), file_bytes(parts)),
             StageResult::LeftOut => (0, 0),
         };
