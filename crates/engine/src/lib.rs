@@ -97,6 +97,7 @@ mod semantics;
 mod session;
 mod strict;
 
+pub use fixes::deep_expressions::OnLargeStack;
 pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{
     Fallback, MemorySplit, Processor, RunReport, RunnerOptions, SettingError, Settings,
