@@ -37,6 +37,8 @@
 //! - [`exec`]: pipelines as nodes of a plan; the runner runs them.
 //! - [`functions`]: SQL functions that the planner lacks, or means otherwise.
 //! - [`sql`]: what users of other databases write, in the words of the planner.
+//! - `fixes`: faults of DataFusion and its parser, a file each, with a canary that tells when it can go.
+//! - `planner_rules`: DataFusion's rules for plans, and ours among them.
 //! - [`report`]: what a query did.
 //!
 //! # Settings
@@ -95,6 +97,7 @@ mod semantics;
 mod session;
 mod strict;
 
+pub use fixes::deep_expressions::OnLargeStack;
 pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{
     Fallback, MemorySplit, Processor, RunReport, RunnerOptions, SettingError, Settings,

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{Query, Select, SetExpr, Statement, Visit, Visitor};
-use headrace_engine::sql::{OnLargeStack, Parsed};
+use headrace_engine::OnLargeStack;
+use headrace_engine::sql::Parsed;
 
 use crate::sessions::Sessions;
 

@@ -162,7 +162,7 @@ unsafe fn place(ran: &Ran, es: *mut ExplainState) {
         }
         show_time(es, c"Queued", served.queued_ms);
     }
-    let refused = ran.report.as_ref().and_then(|report| report.processor_why_not.as_ref());
+    let refused = ran.report.as_ref().and_then(|report| report.streamed.processor_why_not.as_ref());
     if let Some(why) = refused {
         show(es, c"Why Not GPU", why);
     }

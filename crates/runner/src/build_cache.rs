@@ -22,7 +22,7 @@ pub struct BuildKey {
     files: Vec<FileIdentity>,
     /// What the rows have besides.
     beyond_files: Option<String>,
-    inputs: Vec<BuildKey>,
+    inputs: Vec<Arc<BuildKey>>,
 }
 
 impl BuildKey {
@@ -32,7 +32,7 @@ impl BuildKey {
         pipeline: &Pipeline,
         table: Option<&StreamTable>,
         nulls_equal: bool,
-        inputs: Vec<Self>,
+        inputs: Vec<Arc<Self>>,
     ) -> Option<Self> {
         let source = table.map(StreamTable::source);
         if source.is_some_and(|source| !source.policy().keeps()) {
@@ -73,7 +73,7 @@ impl HeldBuild {
 /// give way to whoever needs memory.
 pub struct BuildCache {
     bytes_max: u64,
-    builds: Mutex<LastUsed<BuildKey, HeldBuild>>,
+    builds: Mutex<LastUsed<Arc<BuildKey>, HeldBuild>>,
 }
 
 impl fmt::Debug for BuildCache {
@@ -93,7 +93,7 @@ impl BuildCache {
     }
 
     /// A build, if it is here.
-    pub fn get(&self, key: &BuildKey) -> Option<Arc<Kept<HeldBuild>>> {
+    pub fn get(&self, key: &Arc<BuildKey>) -> Option<Arc<Kept<HeldBuild>>> {
         let mut builds = self.builds.lock();
         let round = builds.next_round();
         builds.get(key, round)
@@ -101,7 +101,7 @@ impl BuildCache {
 
     /// Keeps a build, at the cost of those not used for longest. One that alone exceeds the bound
     /// is not kept.
-    pub fn put(&self, key: BuildKey, build: &Arc<Kept<HeldBuild>>) {
+    pub fn put(&self, key: Arc<BuildKey>, build: &Arc<Kept<HeldBuild>>) {
         let bytes = build.table.bytes;
         if bytes > self.bytes_max {
             return;

@@ -1,6 +1,7 @@
-//! What stages keep: builds of earlier runs, and builds and partitions that are made, several at a time.
+//! The builds and partitions of a run: found in the cache or made, several at a time.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
@@ -32,7 +33,7 @@ pub struct Making {
 }
 
 impl Run<'_> {
-    /// Makes all that stages keep: those that are ready at the same time, until none is left.
+    /// Makes all builds and partitions, group by group: stages that are ready together are made together.
     pub fn make_all(&self, graph: &mut Graph<'_>) -> Result<Making, RunError> {
         let mut making = Making::default();
         loop {
@@ -64,7 +65,7 @@ impl Run<'_> {
             let stages: Vec<_> = some.iter().map(|&at| group[at]).collect();
             for (&at, made) in some.iter().zip(self.make_together(graph, &stages, threads)?) {
                 if let (Some(key), Some(held)) = (&keys[at], &made.held) {
-                    self.runner.build_cache().put(key.clone(), held);
+                    self.runner.build_cache().put(Arc::clone(key), held);
                 }
                 found[at] = Some(made);
             }
@@ -78,7 +79,7 @@ impl Run<'_> {
         &self,
         graph: &Graph<'_>,
         stage: usize,
-        key: Option<&BuildKey>,
+        key: Option<&Arc<BuildKey>>,
     ) -> Result<Option<Made>, RunError> {
         let Some(held) = key.and_then(|key| self.runner.build_cache().get(key)) else {
             return Ok(None);
@@ -118,18 +119,20 @@ impl Run<'_> {
         })
     }
 
-    /// What makes a stage's output the same as that of an earlier run; `None` for what comes from inputs
-    /// of which nothing is kept.
-    fn key(&self, graph: &Graph<'_>, number: usize) -> Option<BuildKey> {
-        let stage = graph.program().stage(number)?;
-        let table = match stage.source.input {
-            Input::Table(table) | Input::Batches(table) => Some(&*self.request.tables[table]),
-            Input::Values(_) | Input::Stage(_) => None,
-            // Temporary files are one run's.
-            Input::Partitions(_) => return None,
+    /// A stage's key in the build cache; `None` if one of its inputs must not be cached.
+    fn key(&self, graph: &Graph<'_>, number: usize) -> Option<Arc<BuildKey>> {
+        let new = || {
+            let stage = graph.program().stage(number)?;
+            let table = match stage.source.input {
+                Input::Table(table) | Input::Batches(table) => Some(&*self.request.tables[table]),
+                Input::Values(_) | Input::Stage(_) => None,
+                // Temporary files are one run's.
+                Input::Partitions(_) => return None,
+            };
+            let inputs = graph.program().inputs(number).map(|input| self.key(graph, input));
+            BuildKey::of(stage, table, nulls_equal(graph, number), inputs.collect::<Option<_>>()?)
         };
-        let inputs = graph.program().inputs(number).map(|input| self.key(graph, input));
-        BuildKey::of(stage, table, nulls_equal(graph, number), inputs.collect::<Option<_>>()?)
+        graph.key(number, new)
     }
 
     fn make(&self, graph: &Graph<'_>, number: usize, threads: usize) -> Result<Made, RunError> {
@@ -151,7 +154,7 @@ impl Run<'_> {
             ..BuildOptions::default()
         };
         let may_divide = graph.program().divides_for(number).is_some();
-        // What comes once cannot be read again where the build does not fit.
+        // Input that comes once cannot be read again if the build does not fit.
         let comes_once = stage.source.input.comes_once();
         let held_bytes_max = match may_divide && comes_once {
             true => self.runner.memory().operator_bytes / HELD_SHARE,

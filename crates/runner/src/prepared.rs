@@ -79,6 +79,7 @@ impl Key {
     }
 }
 
+/// The builds that the pipeline probes; other stages' results do not matter.
 fn build_ids<'a>(task: &'a Task<'_>) -> impl Iterator<Item = BuildId> + 'a {
-    task.builds.iter().map(|build| build.id)
+    task.pipeline.probes().filter_map(|probe| Some(task.builds.get(probe.build)?.id))
 }

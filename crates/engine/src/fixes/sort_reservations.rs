@@ -1,11 +1,12 @@
 //! Sorts of one plan set aside for merging no more than half of the memory, together.
 //!
 //! ```sql
-//! SELECT count(*) FROM a JOIN b ON a.k = b.k JOIN c ON b.k + 1 = c.k  -- sort merge joins of ten rows, in 25 MB
+//! SELECT x FROM t ORDER BY x  -- of three rows, in 5 MB
 //! ```
 //!
-//! - DataFusion: Out of memory: each partition of each sort sets 10 MB aside with its first row; right is an answer.
-//! - Upstream: no upstream issue known.
+//! - DataFusion: Out of memory: each partition of each sort sets 10 MB aside with its first row, three sorts of a plan
+//!   more than 25 MB; right is an answer.
+//! - Upstream: no upstream issue known of several sorts; apache/datafusion#15675 tells of one.
 //! - This can go when its canary finds the fault mended.
 
 use std::sync::Arc;

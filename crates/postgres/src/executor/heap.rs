@@ -178,8 +178,8 @@ unsafe fn stream_blocks(
         )?);
     }
     let Answered { report, batches, .. } = outcome?;
-    count_scans(&parts, report.rows_in);
-    let bytes = report.race.bytes_by_path;
+    count_scans(&parts, report.streamed.rows_in);
+    let bytes = report.streamed.race.bytes_by_path;
     let read_blocks = (bytes.total() - bytes.resident_device) / u64::from(pg_sys::BLCKSZ);
     version::count_read(read_blocks.min(counts.direct));
     Ok(batches)

@@ -359,14 +359,14 @@ pub unsafe extern "C-unwind" fn explain(node: *mut ForeignScanState, es: *mut Ex
 
 /// What the last pipeline did.
 unsafe fn pipeline(report: &RunReport, es: *mut ExplainState) {
-    show(es, c"Processor", &report.processor);
-    show_number(es, c"Rows In", None, report.rows_in);
-    if report.pruned_batches > 0 {
-        show_number(es, c"Record Batches Ruled Out", None, report.pruned_batches);
+    show(es, c"Processor", &report.streamed.processor);
+    show_number(es, c"Rows In", None, report.streamed.rows_in);
+    if report.streamed.pruned_batches > 0 {
+        show_number(es, c"Record Batches Ruled Out", None, report.streamed.pruned_batches);
     }
-    let bytes = report.race.bytes_by_path.total();
+    let bytes = report.streamed.race.bytes_by_path.total();
     show_number(es, c"Bytes", None, bytes);
-    if (*es).timing && report.race.wall_ns > 0 {
-        show_float(es, c"Read", c"GB/s", bytes as f64 / report.race.wall_ns as f64, 2);
+    if (*es).timing && report.streamed.race.wall_ns > 0 {
+        show_float(es, c"Read", c"GB/s", bytes as f64 / report.streamed.race.wall_ns as f64, 2);
     }
 }

@@ -30,7 +30,7 @@ use std::collections::HashMap;
 
 use headrace_format::heap::JsonbQuery;
 use headrace_ir::{
-    DataType, Expr, Field, Input, Pipeline, Probe, ProbeKind, Program, Scalar, Source, Step,
+    DataType, Expr, Field, Input, Pipeline, Probe, ProbeKind, Program, Scalar, Sink, Source, Step,
 };
 use pgrx::pg_sys::{self, Node, PlannerInfo, RelOptInfo, UpperRelationKind};
 

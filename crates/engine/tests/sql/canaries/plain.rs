@@ -11,7 +11,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::FutureExt;
 
-/// What a statement is still answered, though it is wrong.
+/// The faulty answer that a statement still gets.
 pub enum Still {
     /// These rows, values apart by a space.
     Rows(&'static [&'static str]),
@@ -45,11 +45,6 @@ impl Plain {
         Self { config: self.config.with_batch_size(rows), ..self }
     }
 
-    /// With another value of a setting.
-    pub fn set(self, name: &str, value: &str) -> Self {
-        Self { config: self.config.set_str(name, value), ..self }
-    }
-
     pub fn context(&self) -> &SessionContext {
         self.context.get_or_init(|| {
             let mut runtime = RuntimeEnvBuilder::new();
@@ -65,7 +60,7 @@ impl Plain {
         self.context().sql(sql).await.unwrap().collect().await.unwrap();
     }
 
-    /// What a statement is answered: rows as texts, or what went wrong.
+    /// The answer of a statement: rows as text, or the error.
     async fn answer(&self, sql: &str) -> Result<Vec<String>, String> {
         let work = async { self.context().sql(sql).await?.collect().await };
         match AssertUnwindSafe(work).catch_unwind().await {

@@ -1,5 +1,5 @@
-//! What takes DataFusion the square of the number of columns. Twice as many take four times as long then, and twice as long
-//! once that is mended; each time is the least of several, so that what else the machine does is left out.
+//! Planning that is quadratic in the number of columns: twice as many columns take four times as long, and twice as long once
+//! the fault is mended. Each time is the least of several runs, which excludes other load.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,15 +12,14 @@ use super::plain::Plain;
 
 pub const FILES: [&str; 3] = ["long_lists", "parts", "stars"];
 
-const COLUMNS: usize = 300;
 /// Linear work would take as many times as long, square work the square of it.
 const TIMES: usize = 4;
 
 /// How much longer a statement of `TIMES` as many columns is planned.
-async fn growth(sql: impl Fn(usize) -> String) -> f64 {
+async fn growth(few: usize, sql: impl Fn(usize) -> String) -> f64 {
     let mut least = [Duration::MAX; 2];
     for _ in 0..3 {
-        for (least, columns) in least.iter_mut().zip([COLUMNS, TIMES * COLUMNS]) {
+        for (least, columns) in least.iter_mut().zip([few, TIMES * few]) {
             let plain = Plain::of(1);
             let field = |n| Field::new(format!("c{n}"), DataType::Int64, true);
             let schema = Schema::new((0..columns).map(field).collect::<Vec<_>>());
@@ -44,25 +43,26 @@ fn list(columns: usize, item: &str) -> String {
     list
 }
 
-async fn still(file: &str, sql: impl Fn(usize) -> String) {
-    let growth = growth(sql).await;
+async fn still(file: &str, few: usize, sql: impl Fn(usize) -> String) {
+    let growth = growth(few, sql).await;
     assert!(
-        growth > 2.0 * TIMES as f64,
+        growth > 1.5 * TIMES as f64,
         "upstream has mended this: fixes/{file} can go\n{TIMES} times as many columns take {growth:.1} times as long"
     );
 }
 
 #[tokio::test]
 async fn stars() {
-    still("stars.rs", |_| "SELECT * FROM t".to_string()).await;
+    still("stars.rs", 1000, |_| "SELECT * FROM t".to_string()).await;
 }
 
 #[tokio::test]
 async fn long_lists() {
-    still("long_lists.rs", |columns| format!("SELECT {} FROM t", list(columns, "c#"))).await;
+    still("long_lists.rs", 400, |columns| format!("SELECT {} FROM t", list(columns, "c#"))).await;
 }
 
 #[tokio::test]
 async fn parts() {
-    still("parts", |columns| format!("SELECT {} FROM t", list(columns, "sum(c#) AS s#"))).await;
+    still("parts", 200, |columns| format!("SELECT {} FROM t", list(columns, "sum(c#) AS s#")))
+        .await;
 }
