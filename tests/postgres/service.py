@@ -18,9 +18,9 @@ import threading
 import time
 import traceback
 
-from compare import difference
-from shared import Shared, Wrong
-from wire import Connection, ConnectionLost, ServerError, ServerStuck
+from lib.results import difference
+from lib.threads import Shared, Wrong
+from lib.wire import Connection, ConnectionLost, ServerError, ServerStuck
 
 DATABASE = "service"
 ROWS = 60_000

@@ -19,10 +19,10 @@ import time
 import traceback
 
 import upkeep
-from compare import difference, shown
-from shared import Shared, Wrong
+from lib.results import difference, shown
+from lib.threads import Shared, Wrong
 from upkeep import BALANCE, BRANCHES, DATABASE, ROWS
-from wire import Connection, ConnectionLost, ServerError, ServerStuck
+from lib.wire import Connection, ConnectionLost, ServerError, ServerStuck
 
 # What other sessions may do to a statement: serialisation, deadlock, lock timeout, cancelled.
 INTERRUPTED = {"40001", "40P01", "55P03", "57014"}

@@ -3,7 +3,7 @@
 import random
 import time
 
-from wire import Connection
+from lib.wire import Connection
 
 DATABASE = "torture"
 ROWS = 120_000
