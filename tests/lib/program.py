@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
+import tempfile
 
 
 def ask(headrace: str, text: str, *options: str, form: str = "json", seconds: float = 60) -> subprocess.CompletedProcess:
@@ -36,3 +38,13 @@ def table(headrace: str, text: str, *options: str):
     if done.returncode != 0:
         sys.exit(f"error: headrace exited with {done.returncode}: {done.stderr.decode()}")
     return pa.ipc.open_stream(io.BytesIO(done.stdout)).read_all()
+
+
+def measured(command: list, **more) -> tuple:
+    """Exit status, output, errors, and the process's largest resident set in bytes."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdout=out, stderr=errors, **more)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        texts = [file.seek(0) or file.read().decode() for file in (out, errors)]
+        return process.returncode, *texts, usage.ru_maxrss * 1024

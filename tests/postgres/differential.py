@@ -18,7 +18,7 @@ from lib.queries import postgres, server
 from lib.queries.generator import Generator
 from lib.queries.select import Select, shrink
 from lib.results import difference, shown
-from lib.wire import Connection, ConnectionLost, Result, ServerError, ServerStuck
+from lib.wire import Connection, ConnectionLost, Result, ServerError, ServerStuck, fresh
 
 DATABASE = "differential"
 PER_TRANSACTION = 40
@@ -211,11 +211,7 @@ def main() -> None:
     given = arguments.parse_args()
     if given.min_share is None:
         given.min_share = 0.0 if given.without_extension else 0.4
-    connection = Connection(given.socket)
-    connection.query(f"drop database if exists {DATABASE}")
-    connection.query(f"create database {DATABASE}")
-    connection.close()
-    connection = Connection(given.socket, DATABASE)
+    connection = fresh(given.socket, DATABASE)
     server.create(connection, "data", 0.25)
     if given.other:
         server.copy(connection, "other")

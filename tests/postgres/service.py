@@ -20,7 +20,7 @@ import traceback
 
 from lib.results import difference
 from lib.threads import Shared, Wrong
-from lib.wire import Connection, ConnectionLost, ServerError, ServerStuck
+from lib.wire import Connection, ConnectionLost, ServerError, ServerStuck, fresh
 
 DATABASE = "service"
 ROWS = 60_000
@@ -150,10 +150,7 @@ def connect(given) -> Connection:
 
 
 def create(given) -> None:
-    connection = Connection(given.socket)
-    connection.query(f"create database {DATABASE}")
-    connection.close()
-    connection = Connection(given.socket, DATABASE)
+    connection = fresh(given.socket, DATABASE)
     connection.query(f"""
         create extension headrace;
         create table sales (id int4, shop int4, amount int8, price numeric(10, 2), word text, filler text) with (fillfactor = 80);

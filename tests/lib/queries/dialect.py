@@ -70,6 +70,8 @@ class Dialect:
     same_key: float = 0.3
     joins: dict = field(default_factory=dict)
     join_counts: tuple = (0, 0, 1, 1, 1, 2, 3)
+    # What EXISTS selects.
+    exists: tuple = ("1",)
     # A full join's condition may have more than one part.
     wide_full_joins: bool = True
     # Pairs of rows that a join may look at, by what columns let expect: what has more takes long and shows no more.

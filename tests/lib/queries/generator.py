@@ -128,7 +128,7 @@ class Generator(Terms):
         local = f" and {self.pair_condition(inner)}" if self.chance(0.6) else ""
         way = self.rng.randint(0, 4)
         if way <= 1:
-            return f"({self.rng.choice(['', 'not '])}exists (select 1 from {source} where {on}{local}))"
+            return f"({self.rng.choice(['', 'not '])}exists (select {self.rng.choice(self.dialect.exists)} from {source} where {on}{local}))"
         kinds = self.kinds(self.rng.choice(self.dialect.join_kinds), Context())
         found = [(a, b) for a in self.scope for b in inner if a.kind == b.kind and a.kind in kinds and a.scale == b.scale and not b.wild]
         if way <= 3 and found:
