@@ -37,7 +37,7 @@ class Generator(Terms):
         table, alias = self.table(), self.alias()
         if shape < 0.25:
             # A subquery that stays one.
-            text = f"(select * from {table.name} order by id limit {self.rng.choice([0, 5, 300, 100000])}) {alias}"
+            text = f"(select * from {table.name} order by id limit {self.rng.choice([0, 5, 30, 300, 1000, 100000])}) {alias}"
         elif shape < 0.32:
             return self.both(table, self.table(), alias)
         else:
@@ -216,7 +216,7 @@ class Generator(Terms):
             query.prefix, query.sources = [Derived(f"with {name} as {word}(", source.query, ") ")], [f"{name} {alias}"]
         for _ in range(self.rng.choice(self.dialect.join_counts)):
             self.join(query, depth - 1)
-        query.where += [self.condition() for _ in range(self.rng.choice([0, 0, 1, 1, 2]))]
+        query.where += [self.condition() for _ in range(self.rng.choice([0, 0, 0, 1, 1, 2]))]
         if self.chance(0.25):
             part = self.subquery(query.rows)
             query.where.append(part if self.chance(0.7) else f"({part} or {self.condition(1)})")
@@ -250,7 +250,7 @@ class Generator(Terms):
             query.ordered = True
         # A server may stop at a LIMIT before the group that fails.
         if query.total_order() and not query.others and not self.fails and (shape == "top" or self.chance(0.6)):
-            self.limit(query, self.rng.choice(["0", "1", "3", "20", "500", "6000"]))
+            self.limit(query, self.rng.choice(["0", "1", "3", "20", "20", "30", "500", "6000"]))
         return query
 
     def limit(self, query: Select, bound: str) -> None:
@@ -262,7 +262,7 @@ class Generator(Terms):
     def rows(self, query: Select, shape: str) -> None:
         d = self.dialect
         if query.rows > 3000:
-            query.where.append(f"({self.column(self.counts(), 0).sql} % {self.rng.randint(2, 20)} = 0)")
+            query.where.append(f"({self.column(self.counts(), 0).sql} % {self.rng.randint(2, 9)} = 0)")
         terms = [self.term(self.rng.choice(d.item_kinds)) for _ in range(self.rng.randint(1, 5))]
         if shape == "top":
             terms = [term for term in terms if term.kind not in ("float4", "float8", "bytea")]

@@ -65,7 +65,7 @@ class Select:
     def sql(self) -> str:
         text = self.body(self.where) + "".join(f" {operation} {self.body([*self.where, more])}" for operation, more in self.others)
         if self.ordered:
-            directions = self.directions + [""] * len(self.items)
+            directions = [*self.directions, *[""] * (len(self.items) + 1)]
             text += " order by " + ", ".join(f"{n + 1}{directions[n]}" for n in range(max(len(self.items), 1)))
         return "".join(map(str, self.prefix)) + text + "".join(self.limit)
 
