@@ -73,7 +73,7 @@ DIALECT = Dialect(
         ),
         "numeric": forms(
             (12, "({self:} / {$self 3|1.05|100})"), (4, "extract({second|milliseconds|microseconds|epoch} from {timestamp|timestamptz@})", lambda _, made: {"scale": SECONDS[made.picked[0]]}),
-            (8, "{abs|-|floor|ceil|sign|round|trunc}({self:})"), (8, "{round|trunc}({self:}, {0..3})", rescaled), (2, "{self:}::numeric(38, {0..10})", rescaled),
+            (16, "{abs|-|floor|ceil|sign|round|trunc}({self:})"), (8, "{round|trunc}({self:}, {0..3})", rescaled), (2, "{self:}::numeric(38, {0..10})", rescaled),
             (3, "mod({self:}, {$self 3|1.05|100})"), (4, "{integer@}::numeric", fixed(scale=0)), (5, "({jsonb@} ->> 'n')::numeric"),
             (40, "({self:} {+|-|*} {self:})", of_scales),
         ),
@@ -100,7 +100,7 @@ DIALECT = Dialect(
             (8, "{a} {|not }between {self!} and {self!}"), (6, "{a} {|not }between {self!} and {self:}"),
             *((0.5, f"{{jsonb@}} @> '{{(}}{field}{{)}}'") for field in CONTAINED), (1, "({jsonb@} ->> 'b')::bool"),
         ),
-        "text": forms((33, f"{{a}} {{|not }}{{like|like|ilike}} {PATTERN}"), (6, f"starts_with({{a}}, {PATTERN})")),
+        "text": forms((70, f"{{a}} {{|not }}{{like|like|ilike}} {PATTERN}"), (12, f"starts_with({{a}}, {PATTERN})")),
         "bool": forms((3, "{a}"), (3, "{a} is {|not }{true|false|unknown}")),
         **dict.fromkeys(NUMBERS, forms((15, "{a} {=|<>|<|<=|>|>=} {number:}"))),
     },
