@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 
 import upkeep
 from lib.results import difference, shown
@@ -64,8 +63,7 @@ class Torture(Shared):
     def thread(self, name: str, work) -> threading.Thread:
         """Calls work(connection, rng) until the end; a lost session is followed by the next one."""
 
-        def loop() -> None:
-            rng = random.Random(f"{self.given.seed} {name}")
+        def loop(rng: random.Random) -> None:
             connection = None
             while not self.over():
                 try:
@@ -80,19 +78,13 @@ class Torture(Shared):
                 except ServerError as error:
                     self.count(f"{name.split()[0]}: {error.state}")
                     if error.state not in INTERRUPTED:
-                        self.fail(f"{name}: {error}")
+                        raise
                     try:
                         connection.query("rollback")
                     except ConnectionLost:
                         connection = None
-                except (Wrong, ServerStuck) as error:
-                    self.fail(f"{name}: {error}")
-                except Exception:
-                    self.fail(f"{name}: {traceback.format_exc()}")
 
-        started = threading.Thread(target=loop, name=name)
-        started.start()
-        return started
+        return self.start(name, loop)
 
 
 def prepare(connection: Connection, given) -> None:

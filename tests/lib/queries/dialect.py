@@ -55,33 +55,36 @@ class Dialect:
     types: dict
     constants: dict
     spelt: dict = field(default_factory=dict)
-    # Names of several kinds.
+    # Kinds that are integers, the widest last, and the one that is exact with digits behind the point; names of several kinds.
+    integers: tuple = ("int",)
+    decimal: str = "decimal"
     groups: dict = field(default_factory=dict)
     # Of integers whose arithmetic must stay in range.
     tops: dict = field(default_factory=dict)
-    # By kind, terms and conditions; those of all kinds are under "".
+    # By kind, terms and conditions; those of all kinds are under "". `depth`: how deep terms of conditions are.
     forms: dict = field(default_factory=dict)
     conditions: dict = field(default_factory=dict)
     condition_kinds: tuple = ()
+    depth: int = 1
+    null_share: float = 0.04
+    # Columns of answers, and keys of groups; rollup and cube.
     item_kinds: tuple = ()
     group_kinds: tuple = ()
-    # Of keys of joins, and how often both sides' have one name.
+    grouping: tuple = ()
+    # Joins: of which kinds keys are, how often both sides' have one name, which sorts and how many there are, whether a full
+    # join's condition may have several parts, and how many pairs may come: what has more takes long and shows no more.
     join_kinds: tuple = ()
     same_key: float = 0.3
     joins: dict = field(default_factory=dict)
     join_counts: tuple = (0, 0, 1, 1, 1, 2, 3)
-    # What EXISTS selects.
-    exists: tuple = ("1",)
-    # A full join's condition may have more than one part.
     wide_full_joins: bool = True
-    # Pairs of rows that a join may look at, by what columns let expect: what has more takes long and shows no more.
     pairs_max: int = 300_000
-    # How deep queries stand in others' FROM.
+    # How deep queries stand in others' FROM, words behind AS of a WITH, and what EXISTS selects.
     nesting: int = 2
-    # Words behind AS of a WITH.
     materialized: tuple = ("",)
+    exists: tuple = ("1",)
     shapes: dict = field(default_factory=dict)
-    # By kind, the kind of its sum. Only columns of `summed_columns` are summed.
+    # Aggregates: by kind, the kind of its sum, which is of a column alone in `summed_columns`.
     sums: dict = field(default_factory=dict)
     summed_columns: tuple = ()
     averages: tuple = ()
@@ -90,8 +93,3 @@ class Dialect:
     count_only: tuple = ()
     over_aggregates: tuple = ("coalesce({a}, 0)", "case when {a} > {b} then 1 else 0 end")
     windows: tuple = ()
-    # Of grouping sets, rollup and cube.
-    grouping: tuple = ()
-    null_share: float = 0.04
-    # How deep terms of conditions are.
-    depth: int = 1

@@ -17,6 +17,7 @@ class Generator(Terms):
 
     def __init__(self, dialect: Dialect, rng: random.Random, weights: dict | None = None):
         super().__init__(dialect, rng)
+        self.tables = {table.name: table for table in dialect.tables}
         self.weights = {table.name: table.weight for table in dialect.tables} | (weights or {})
 
     def weighed(self, weights: dict) -> str:
@@ -25,7 +26,7 @@ class Generator(Terms):
     # Relations: a source, its columns, about how many rows it has.
 
     def table(self) -> Table:
-        return self.rng.choices(self.dialect.tables, [self.weights[table.name] for table in self.dialect.tables])[0]
+        return self.tables[self.weighed(self.weights)]
 
     def columns(self, alias: str, columns) -> list:
         return [Term(f"{alias}.{c.name}", c.kind, True, not c.wild, c.top, c.scale, c.padded, c.wild, c.share) for c in columns]
@@ -65,19 +66,16 @@ class Generator(Terms):
     def nested(self) -> tuple:
         """A join that is a side of another."""
         (one, left, rows), (two, right, more) = self.relation(), self.relation()
-        on, share = self.on(left, right)
-        if rows * more * share > self.dialect.pairs_max:
-            return one, left, rows
-        return f"({one} {self.rng.choice(['join', 'left join'])} {two} on {on})", left + right, max(rows, more, rows * more * share)
+        on, pairs = self.on(left, right, rows * more)
+        return (f"({one} {self.rng.choice(['join', 'left join'])} {two} on {on})", left + right, max(rows, more, pairs)) if on else (one, left, rows)
 
-    def on(self, left: list, right: list) -> tuple:
-        """Equal keys, mostly, and at times a condition on the pair; which share of pairs has equal keys."""
+    def on(self, left: list, right: list, pairs_max: float) -> tuple:
+        """Equal keys, mostly, and at times a condition on the pair, and about how many pairs it leaves; or nothing, if those are too many."""
         wanted = [self.rng.choice(self.dialect.join_kinds) for _ in range(self.rng.choice([1, 1, 1, 2]))]
         found = [pair for kind in wanted if (pair := self.equal(kind, left, right))] or [self.equal("integer", left, right) or ("1 = 1", 1.0)]
-        pairs, share = [text for text, _ in found], min(share for _, share in found)
-        if self.chance(0.2):
-            pairs.append(self.pair_condition(left + right))
-        return " and ".join(pairs), share
+        pairs = pairs_max * min(share for _, share in found)
+        more = [self.pair_condition(left + right)] if self.chance(0.2) else []
+        return " and ".join([*(text for text, _ in found), *more]) if pairs <= self.dialect.pairs_max else "", pairs
 
     def pair_condition(self, scope: list) -> str:
         """A condition on pairs, or on rows of a subquery: it fails for none, since not all may be looked at."""
@@ -102,19 +100,16 @@ class Generator(Terms):
         """One more relation, unless that has too many pairs."""
         sort = self.weighed(self.dialect.joins)
         source, scope, rows = self.nested() if sort == "left join" and self.chance(0.2) else self.relation(depth)
-        on, share = self.on(self.scope, scope)
-        pairs = query.rows * rows * share
-        if pairs > self.dialect.pairs_max:
+        on, pairs = self.on(self.scope, scope, query.rows * rows)
+        if not on:
             return
-        if sort == "full join" and not self.dialect.wide_full_joins:
-            on = on.split(" and ")[0]
         if sort == "cross join":
             query.where.append(f"({on})")
-        after = "" if sort == "cross join" else f" on {on}"
-        if isinstance(source, Derived):
-            query.sources.append(Derived(f" {sort} {source.before}", source.query, source.after + after))
-        else:
-            query.sources.append(f" {sort} {source}{after}")
+        elif sort == "full join" and not self.dialect.wide_full_joins:
+            on = on.split(" and ")[0]
+        before, after = f" {sort} ", "" if sort == "cross join" else f" on {on}"
+        is_derived = isinstance(source, Derived)
+        query.sources.append(Derived(before + source.before, source.query, source.after + after) if is_derived else before + source + after)
         self.scope, query.rows = self.scope + scope, max(pairs, query.rows, rows)
 
     # Conditions with subqueries.
@@ -122,8 +117,8 @@ class Generator(Terms):
     def subquery(self, rows: float) -> str:
         """EXISTS, IN, or a comparison with a value, of rows that are looked for by the outer row or not."""
         source, inner, inner_rows = self.nested() if self.chance(0.15) else self.relation()
-        on, share = self.on(self.scope, inner)
-        if rows * inner_rows * share > self.dialect.pairs_max:
+        on, _ = self.on(self.scope, inner, rows * inner_rows)
+        if not on:
             return self.condition(1)
         local = f" and {self.pair_condition(inner)}" if self.chance(0.6) else ""
         way = self.rng.randint(0, 4)
@@ -135,7 +130,7 @@ class Generator(Terms):
             a, b = self.rng.choice(found)
             known = f" and {b.sql} is not null" if self.chance(0.5) else ""
             return f"({a.sql} {self.rng.choice(['', 'not '])}in (select {b.sql} from {source} where true{known}{local}))"
-        kind = self.rng.choice(self.kinds("integer", Context()))
+        kind = self.rng.choice(self.dialect.integers)
         a, outer, self.scope = self.column(kind, 0).sql, self.scope, inner
         call = f"{self.rng.choice(['max', 'min', 'count', 'sum', *self.dialect.averages])}({self.column(kind, 0).sql})"
         self.scope = outer
@@ -150,7 +145,7 @@ class Generator(Terms):
         tail = f" filter (where {self.condition(1)})" if self.chance(0.17) else ""
         shape = self.rng.random()
         if shape < 0.15:
-            return Term(f"count(*){tail}", self.counts(), top=10**9)
+            return Term(f"count(*){tail}", self.dialect.integers[-1], top=10**9)
         kind = self.rng.choice(list(d.sums) if shape < 0.6 else d.item_kinds)
         term = self.column(kind) if kind in d.summed_columns else self.term(kind, d.depth)
         if shape < 0.6 and kind in d.sums:
@@ -162,19 +157,13 @@ class Generator(Terms):
             return Term(f"{self.rng.choice(d.bool_calls)}({term.sql}){tail}", kind)
         if kind in d.count_only or shape > 0.88 or not term.canonical:
             distinct = "distinct " if (term.canonical or not kind.startswith("float")) and self.chance(0.4) else ""
-            return Term(f"count({distinct}{term.sql}){tail}", self.counts(), top=10**9)
+            return Term(f"count({distinct}{term.sql}){tail}", self.dialect.integers[-1], top=10**9)
         return Term(f"{self.rng.choice(['min', 'max'])}({term.sql}){tail}", kind, term.canonical, False, scale=term.scale)
-
-    def counts(self) -> str:
-        """The kind of what is counted."""
-        return self.kinds("integer", Context())[-1]
 
     def sum(self, term: Term, tail: str) -> Term:
         d, kind = self.dialect, term.kind
-        call = self.rng.choices(["sum", *d.averages, *d.deviations[:1]], [10, *([5] * len(d.averages)), *([3] * len(d.deviations[:1]))])[0]
-        if call in d.deviations:
-            call = self.rng.choice(d.deviations)
-        exact = kind in self.kinds("integer", Context()) or kind in self.kinds("decimal", Context()) and term.canonical
+        call = self.rng.choice(["sum", "sum", *d.averages, self.rng.choice(d.deviations or ("sum",))])
+        exact = kind in d.integers or kind == d.decimal and term.canonical
         distinct = "distinct " if call not in d.deviations and exact and self.chance(0.2) else ""
         text = f"{call}({distinct}{term.sql}){tail}"
         if call != "sum":
@@ -195,13 +184,11 @@ class Generator(Terms):
 
     def over_aggregate(self) -> Term:
         """An expression over aggregates, or one alone."""
-        one = self.aggregate()
-        exact = {self.counts(), "numeric"}
-        if one.kind in exact and self.chance(0.2) and (two := self.aggregate()).kind in exact:
-            text = self.fill(self.rng.choice(self.dialect.over_aggregates), Context({"a": one.sql, "b": two.sql}))
-            kind = "numeric" if "numeric" in self.dialect.sums.values() else one.kind
-            return Term(f"({text})", kind, False, False)
-        return one
+        one, exact = self.aggregate(), (self.dialect.integers[-1], self.dialect.decimal)
+        if one.kind not in exact or self.chance(0.8) or (two := self.aggregate()).kind not in exact:
+            return one
+        text = self.fill(self.rng.choice(self.dialect.over_aggregates), Context({"a": one.sql, "b": two.sql}))
+        return Term(f"({text})", exact[1] if self.dialect.tops else one.kind, False, False)
 
     # Queries.
 
@@ -233,15 +220,11 @@ class Generator(Terms):
         depth = self.dialect.nesting if depth is None else depth
         query = self.base(depth)
         shape = shape or self.weighed(self.dialect.shapes)
-        match shape:
-            case "any" if not self.fails:
-                return self.any_rows(query)
-            case "window":
-                return self.windows(query)
-            case "rows" | "distinct" | "top":
-                self.rows(query, shape)
-            case _:
-                self.groups(query, shape)
+        if shape == "any" and not self.fails:
+            return self.any_rows(query)
+        if shape == "window":
+            return self.windows(query)
+        (self.rows if shape in ("rows", "distinct", "top") else self.groups)(query, shape)
         exact = all(item.term.canonical for item in query.items)
         if self.chance(0.1):
             others = ["union all", "union", "except", "intersect"] if exact else ["union all"]
@@ -254,15 +237,13 @@ class Generator(Terms):
         return query
 
     def limit(self, query: Select, bound: str) -> None:
-        kind = self.counts()
-        query.limit = [f" limit {self.literal(bound, kind)}"]
-        if self.chance(0.3):
-            query.limit.append(f" offset {self.literal(str(self.rng.randint(0, 30)), kind)}")
+        words = {"limit": bound} | ({"offset": str(self.rng.randint(0, 30))} if self.chance(0.3) else {})
+        query.limit = [f" {word} {self.literal(number, self.dialect.integers[-1])}" for word, number in words.items()]
 
     def rows(self, query: Select, shape: str) -> None:
         d = self.dialect
         if query.rows > 3000:
-            query.where.append(f"({self.column(self.counts(), 0).sql} % {self.rng.randint(2, 9)} = 0)")
+            query.where.append(f"({self.column(self.dialect.integers[-1], 0).sql} % {self.rng.randint(2, 9)} = 0)")
         terms = [self.term(self.rng.choice(d.item_kinds)) for _ in range(self.rng.randint(1, 5))]
         if shape == "top":
             terms = [term for term in terms if term.kind not in ("float4", "float8", "bytea")]
@@ -296,10 +277,10 @@ class Generator(Terms):
         query.items = [Item(self.scope[0])]
         self.limit(query, self.rng.choice(["1", "40", "3000"]))
         counted = Derived("(", query, f") {self.alias()}")
-        return Select(items=[Item(Term("count(*)", self.counts(), top=10**9))], sources=[counted], rows=1)
+        return Select(items=[Item(Term("count(*)", self.dialect.integers[-1], top=10**9))], sources=[counted], rows=1)
 
     def windows(self, query: Select) -> Select:
-        key, number = (self.column(self.rng.choice(self.kinds(kind, Context())), 0) for kind in ("window_key", "window_number"))
+        key, number = (self.column(self.rng.choice(kinds), 0) for kinds in (["int4", "text", "date", "uuid"], ["int4", "int8"]))
         names = Context({"key": key.sql, "number": number.sql})
         query.grouped = True
         query.items = [Item(key, True)] + [Item(Term(self.fill(text, names), "numeric", False)) for text in self.rng.sample(self.dialect.windows, 3)]

@@ -68,7 +68,7 @@ DIALECT = Dialect(
         "timestamp": ("'2020-{01..12}-{01..28} 12:00:00'",),
     },
     spelt={"decimal": "cast({} as decimal(9, 2))", "float": "cast({} as double)", "date": "date {}", "timestamp": "timestamp {}"},
-    groups={"integer": ("int",), "number": ("int", "decimal", "float")},
+    groups={"integer": ("int",)},
     forms={
         "": forms(
             (1, "case when {?} then {self:} else {self:} end", chosen), (1, "case when {?} then {self:} end", chosen),

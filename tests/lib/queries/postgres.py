@@ -48,7 +48,9 @@ DIALECT = Dialect(
         "text": ("''", "'ab1'", "'v{0..300}'", "'c{0..60}'", "'key {0..150}'", "'l3'", "' '", "'%'"),
     },
     spelt={kind: f"{{}}::{kind}" for kind in (*NUMBERS, *TIMES, *OTHERS, "interval") if kind != "text"},
-    groups={"integer": tuple(INTEGER_TOP), "number": NUMBERS, "decimal": ("numeric",), "window_key": ("int4", "text", "date", "uuid"), "window_number": ("int4", "int8")},
+    integers=tuple(INTEGER_TOP),
+    decimal="numeric",
+    groups={"integer": tuple(INTEGER_TOP), "number": NUMBERS},
     tops=INTEGER_TOP,
     forms={
         "": forms(
