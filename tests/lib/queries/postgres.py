@@ -16,19 +16,12 @@ INTEGER = forms(
     (10, "{abs|-|+}({self:})", like_first),
 )
 OF_DOCUMENT = (5, "({jsonb@} -> 'o' ->> 'in')::{self}", fixed(top=9))
-FLOAT = forms(
-    (12, "({self@} / {$self 3})", fixed(summable=False)), (12, "{int2|int4@}::{self}"),
-)
-# A moment's column of the kind itself.
+FLOAT = forms((12, "({self@} / {$self 3})", fixed(summable=False)), (12, "{int2|int4@}::{self}"))
 INTERVAL = "{$interval '1 mon'|'-1 year 3 days'|'31 days'|'1 mon -1 day 02:03:04.5'|'-0.000001 s'|'90 min'}"
 TRUNCATED = "date_trunc('{year|quarter|month|week|day|hour|minute|second|milliseconds}', {self:})"
 TEXT_OF_DOCUMENT = "({jsonb@} {->> 's'|->> 'n'|->> 'b'|->> 'z'|-> 'o' ->> 'in'|->> 'long key'|->> 'none'})"
 CONTAINED = ('"s": "v{0..30}"', '"n": {0..9}.{0|25|5|75}', '"n": {0..9}.000', '"b": true', '"b": false, "z": null', '"none": 1', '"s": 5', "", '"o": {(}"in": 3{)}')
 PATTERN = r"{%text 'ab%'|'%1%'|'v_'|'%'|'c1_%'|'%b1%2%'|'key 1%'|'%ü%'|'%\%%'|''|'_%0 '|'l%'}"
-
-
-def plain(text: str) -> tuple:
-    return (5, text)
 
 
 DIALECT = Dialect(
@@ -81,10 +74,10 @@ DIALECT = Dialect(
         ),
         "text": forms(
             (4, TEXT_OF_DOCUMENT), (2, f"left({TEXT_OF_DOCUMENT}, 2)"), (2, f"coalesce({TEXT_OF_DOCUMENT}, {{text.}})"), (3, "{uuid:}{::text|::varchar}"),
-            (3, "left({uuid:}{::text|::varchar}, 2)"), (3, "upper({uuid:}::text)"), (3, "({text.} || {uuid:}::varchar)"), plain("{upper|lower|trim|reverse}({text:})"),
-            plain("{upper|lower|trim|reverse}({text:})"), plain("substr({text:}, {0..4}, {0..5})"), plain("({text:} || {text.})"), plain("{left|right}({text:}, {-2..6})"),
-            plain("replace({text:}, 'b', 'B')"), plain("({text:} || {int4.})"), plain("ltrim({text:}, 'vc')"), plain("btrim({text:}, {text.})"),
-            plain("concat({text:}, {text.}, '-')"), plain("substring({text:}, {int2@}::int4)"), plain("right({text:}, {int2@}::int4)"), plain("replace({text:}, {text.}, 'ü')"),
+            (3, "left({uuid:}{::text|::varchar}, 2)"), (3, "upper({uuid:}::text)"), (3, "({text.} || {uuid:}::varchar)"), (5, "{upper|lower|trim|reverse}({text:})"),
+            (5, "{upper|lower|trim|reverse}({text:})"), (5, "substr({text:}, {0..4}, {0..5})"), (5, "({text:} || {text.})"), (5, "{left|right}({text:}, {-2..6})"),
+            (5, "replace({text:}, 'b', 'B')"), (5, "({text:} || {int4.})"), (5, "ltrim({text:}, 'vc')"), (5, "btrim({text:}, {text.})"),
+            (5, "concat({text:}, {text.}, '-')"), (5, "substring({text:}, {int2@}::int4)"), (5, "right({text:}, {int2@}::int4)"), (5, "replace({text:}, {text.}, 'ü')"),
         ),
         "bool": forms((40, "{?}")),
         "date": forms((30, "{date|timestamp|timestamptz@}::date"), (40, "({date@} {+|-} {%int4 -40|-7|-1|0|1|3|12|31|40})"), (25, "({date@} {+|-} {int2@}::int4)")),
