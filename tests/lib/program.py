@@ -40,10 +40,10 @@ def table(headrace: str, text: str, *options: str):
     return pa.ipc.open_stream(io.BytesIO(done.stdout)).read_all()
 
 
-def measured(command: list, **more) -> tuple:
-    """Exit status, output, errors, and the process's largest resident set in bytes."""
+def measured(command: list, has_output: bool = True, **more) -> tuple:
+    """Exit status, output if it is wanted, errors, and the process's largest resident set in bytes, which is at least ours."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=out, stderr=errors, **more)
+        process = subprocess.Popen(command, stdout=out if has_output else subprocess.DEVNULL, stderr=errors, **more)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         texts = [file.seek(0) or file.read().decode() for file in (out, errors)]
