@@ -1,11 +1,11 @@
-//! What is asked of a kernel, and why it could not be computed.
+//! The target of a kernel, and why the kernel failed.
 
 use headrace_ir::DataType;
 
 use crate::ColumnError;
 use crate::repr::Repr;
 
-/// What a kernel is to make.
+/// The type, representation and text of the expression that a kernel computes.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'e> {
     /// SQL type.
@@ -28,7 +28,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The error that names what was asked for.
+    /// The error, which names the target.
     pub(crate) fn at(self, target: Target<'_>) -> ColumnError {
         let place = target.text.to_string();
         match self {

@@ -13,11 +13,11 @@
 //! 2. A [`vector::Vector`] is one column of some thousand rows: typed values, validity, or one constant for all
 //!    rows. How values are held is a [`repr::Repr`].
 //! 3. Kernels take vectors and make vectors: [`arithmetic`], [`compare`], [`cast`], [`logic`], [`function`], [`text`],
-//!    [`like`], [`in_list`], [`shift`], [`lookup`]; decimals that fit 64 bits are [`narrow`]. What they cannot compute is a
-//!    [`fault::Fault`] of the [`fault::Target`] that was asked for. Loops that are worth it are written for the
-//!    instructions at hand ([`simd`]).
+//!    [`like`], [`in_list`], [`shift`], [`lookup`]; decimals that fit 64 bits are [`narrow`]. A kernel that
+//!    fails returns a [`fault::Fault`] for its [`fault::Target`]. Hot loops use the vector instructions of the
+//!    machine ([`simd`]).
 //! 4. Rows that stay are a [`column::Column`], which grows, and leaves as an Arrow array. Keys are bytes ([`key`] of
-//!    joins, [`group_keys`]) and hashes ([`hash`]), the same for whoever computes them.
+//!    joins, [`group_keys`]) and hashes ([`hash`]), the same for all callers.
 //!
 //! # What this crate must never know
 //!

@@ -18,7 +18,7 @@ use crate::vector::{Data, Vector};
 
 pub use bytes::{Small, SmallColumn};
 
-/// What a column is to be.
+/// The name, type and representation that a column is loaded as.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnInfo<'a> {
     /// Name for errors.

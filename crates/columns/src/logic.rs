@@ -119,7 +119,7 @@ pub struct Chosen<'a> {
 }
 
 impl<'a> Chosen<'a> {
-    /// Of `rows` rows, none of which has taken a branch.
+    /// For `rows` rows; no row has taken a branch yet.
     pub fn new(repr: &Repr, rows: usize) -> Result<Self, ColumnError> {
         Ok(Self { data: empty_data(repr, rows)?, valid: vec![0; rows] })
     }

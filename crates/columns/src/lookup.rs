@@ -1,4 +1,4 @@
-//! What was computed once for each text of a dictionary, by code.
+//! Results that were computed once per dictionary entry, looked up by code.
 
 use std::borrow::Cow;
 

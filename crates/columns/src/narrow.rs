@@ -1,9 +1,9 @@
 //! Decimals whose values fit 64 bits, batch by batch, which nearly all do: sums and products of them take one
 //! instruction where those of 128 bits take many.
 //!
-//! With the values goes a bound of their magnitude. What bounds prove to fit is computed without looking at single
-//! values; where they do not, whoever asks computes in 128 bits as ever. Bounds are those of the values
-//! at hand, not of what a file says of them.
+//! Each vector carries a bound of its magnitudes. If the bounds prove that a result fits, no single value is
+//! checked; otherwise the caller computes in 128 bits. Bounds come from the values themselves, never from
+//! a file's statistics.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -135,7 +135,7 @@ pub fn arithmetic<'a>(
     let (l, r) = (left.vector.operand::<i64>()?, right.vector.operand::<i64>()?);
     let is_constant = left.vector.constant && right.vector.constant;
     let rows = if is_constant { 1 } else { rows };
-    // That none of these wraps is what the bound says.
+    // The bound proves that none of these wraps.
     let values = match op {
         ArithmeticOp::Add => map2(l, r, rows, i64::wrapping_add),
         ArithmeticOp::Subtract => map2(l, r, rows, i64::wrapping_sub),

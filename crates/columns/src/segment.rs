@@ -4,8 +4,8 @@ use headrace_ir::Encoding;
 
 /// One column of a segment in host memory.
 ///
-/// Buffers are at least as long as the encoding asks for the segment's rows; whoever reads
-/// checks that and answers [`crate::ColumnError::Corrupt`] otherwise. They need not be aligned.
+/// Buffers are at least as long as the encoding asks for the segment's rows; readers
+/// check that and return [`crate::ColumnError::Corrupt`] otherwise. They need not be aligned.
 #[derive(Clone, Debug)]
 pub struct ColumnView<'a> {
     /// How the values lie.

@@ -1,4 +1,4 @@
-//! Statements that write beside their target, until what they write is whole.
+//! COPY statements write beside their target until the output is complete.
 
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::LogicalPlan;

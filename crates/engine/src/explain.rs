@@ -17,13 +17,14 @@ use crate::limits::Limits;
 use crate::report::report_lines;
 use crate::rule::Planned;
 
-/// The stages step by step, in the order in which they run; the first line, which stands beside the node's name, is what the
-/// last of them streams. After a run the stages are those that ran, with the rows that each step left.
+/// The stages in the order in which they run, step by step. The first line stands beside the node's name and shows the source of
+/// the last stage. After a run these are the stages that ran, with the rows after each step.
 pub fn lines(node: &PipelineExec) -> Vec<String> {
     let (planned, report) = (node.planned(), node.report());
-    let program = match report.as_ref().and_then(|report| report.program.clone()) {
-        Some(program) => program,
-        None => lowered(&planned.program),
+    let program = match report.as_ref().and_then(|report| report.program.as_ref()) {
+        Some(ran) => Cow::Borrowed(ran),
+        // A program that cannot be lowered is refused when it runs.
+        None => planned.program.lowered().unwrap_or(Cow::Borrowed(&planned.program)),
     };
     let reports = report.as_ref().map_or(&[][..], |report| &report.stages);
     let shown = Shown { node, program: &program, reports };
@@ -45,15 +46,7 @@ pub fn lines(node: &PipelineExec) -> Vec<String> {
     lines
 }
 
-/// The stages that a program's distinct calls and grouping sets are. One that cannot be lowered is refused when it runs.
-fn lowered(program: &Program) -> Program {
-    let distinct = program.without_distinct().map(Cow::into_owned);
-    let program = distinct.unwrap_or_else(|_| program.clone());
-    let plain = program.without_grouping_sets().map(Cow::into_owned);
-    plain.unwrap_or(program)
-}
-
-/// A program with what is known of its run.
+/// A program and the reports of its run.
 struct Shown<'a> {
     node: &'a PipelineExec,
     program: &'a Program,
@@ -104,7 +97,7 @@ impl Shown<'_> {
         lines
     }
 
-    /// What runs a stage that a processor is chosen for.
+    /// The processor of a stage, and why it is not a GPU.
     fn processor_line(&self, number: usize, stage: &Pipeline) -> Option<String> {
         if matches!(stage.sink, Sink::Build { .. }) {
             return None;
@@ -114,14 +107,18 @@ impl Shown<'_> {
             return Some(format!("processor {processor}: what it reads is in host memory"));
         }
         let access = self.node.settings().access;
-        let ran = self.report(number);
-        let (processor, reason) = match ran.filter(|ran| ran.processor == "cuda") {
-            Some(_) => ("cuda", None),
-            None => self.node.processor_of(self.program, number),
+        let planned = || {
+            let (processor, reason) = self.node.processor_of(self.program, number);
+            (processor, reason.map(|reason| reason.to_string()))
         };
-        let processor = ran.map_or(processor, |ran| &ran.processor);
-        let ran_why_not = ran.and_then(|ran| ran.processor_why_not.clone());
-        let reason = ran_why_not.or(reason.map(|reason| reason.to_string()));
+        let (processor, reason) = match self.report(number) {
+            None => planned(),
+            Some(ran) if ran.processor == "cuda" || ran.processor_why_not.is_some() => {
+                (ran.processor.as_str(), ran.processor_why_not.clone())
+            }
+            // The run had no choice: the settings say why.
+            Some(ran) => (ran.processor.as_str(), planned().1),
+        };
         Some(match reason {
             None => format!("processor {processor}, access {access}"),
             Some(reason) => {
@@ -135,11 +132,11 @@ fn rows_text(rows: u64) -> String {
     if rows == 1 { "1 row".to_string() } else { format!("{rows} rows") }
 }
 
-/// What a stage left: rows, how it lies and where, and how long it took.
+/// The result of a stage: rows, index, size, place and time.
 fn result_text(report: &StageReport, is_answer: bool) -> String {
-    let kept = match report.result.split_once(": ") {
-        Some((_, kept)) => kept.to_string(),
-        None => rows_text(report.rows_out),
+    let kept = match report.result.as_str() {
+        "" => rows_text(report.rows_out),
+        result => result.to_string(),
     };
     if is_answer || report.is_cached {
         return kept;

@@ -200,7 +200,7 @@ pub unsafe trait DeviceLane {
 
     /// The data that the chunk, whose work is done, appends: for each piece the sink and the bytes. Called once,
     /// before `retire`, if chunks append (`output` is then not called). The pieces must fit the slot's output
-    /// window consecutively, each in whole blocks of the sink, of which it may take one more than it fills.
+    /// window consecutively, each in whole blocks of the sink: at most one block more than its bytes fill.
     fn appended(&mut self, _slot: usize, _chunk: usize) -> Result<Vec<(usize, usize)>, BoxError> {
         Ok(Vec::new())
     }

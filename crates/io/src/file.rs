@@ -173,7 +173,7 @@ fn open_at_once(options: &mut OpenOptions, path: &Path, flags: libc::c_int) -> i
 }
 
 /// A regular file, or a block device, with its exact identity; or a remote file, whose path is its
-/// address and of which only one version is ever fetched.
+/// address and which is always fetched in one version.
 ///
 /// It need not be open: descriptors come from a bounded pool, which opens them on demand and may
 /// close them. Each opening checks that it is still the same file; if not, the read fails with

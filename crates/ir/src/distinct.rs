@@ -63,13 +63,13 @@ impl Program {
     }
 }
 
-/// What a stage is made of.
+/// The stages that replace one stage.
 struct Stages {
     before: Vec<Pipeline>,
     last: Pipeline,
 }
 
-/// The stages of a stage that has distinct calls, of which `number` is the first.
+/// Splits a stage with distinct calls; `number` is the number of the first part.
 fn without_distinct(stage: &Pipeline, number: usize) -> Result<Option<Stages>, IrError> {
     let Sink::Aggregate { keys, calls, output: of_groups, .. } = &stage.sink else {
         return Ok(None);

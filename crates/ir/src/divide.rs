@@ -53,7 +53,7 @@ impl Program {
             return fail(&what(), "it makes no build");
         };
         divided.sink = Sink::Partition { keys, payload };
-        // In the place of the probing stage, so that only what reads that one has to be renumbered.
+        // The head takes the place of the probing stage: only stages behind it are renumbered.
         program.insert(number, head);
         *program.stage_mut(number + 1).ok_or_else(|| missing(&what()))? = tail;
         Ok(program)

@@ -15,7 +15,7 @@
 //! source -> Filter | Compute | Probe ... -> sink
 //! ```
 //!
-//! What comes of a stage is rows, groups, a build or partitions. A later stage reads rows and groups as
+//! A stage ends in rows, groups, a build or partitions. A later stage reads rows and groups as
 //! its source and probes builds; the last stage's output is the answer. Planners write tables, builds
 //! and groups; distinct calls, grouping sets and joins by partitions are lowered to stages of these
 //! kinds ([`distinct`], [`grouping`], [`divide`]).
@@ -65,6 +65,7 @@ pub mod scalar;
 pub mod types;
 
 mod display;
+mod lower;
 mod splice;
 mod validate;
 

@@ -30,7 +30,7 @@ pub struct RegisterInfo {
 }
 
 impl RegisterInfo {
-    /// What the source's column is to be.
+    /// The column as it is loaded from the source.
     pub(crate) fn planned(&self) -> ColumnInfo<'_> {
         let Self { name, data_type, repr, nullable, .. } = self;
         ColumnInfo { name, data_type, repr, nullable: *nullable }
@@ -366,7 +366,7 @@ pub struct Bound {
 }
 
 impl BoundExpr {
-    /// What a kernel is to make.
+    /// The expression as the target of a kernel.
     pub(crate) fn target(&self) -> Target<'_> {
         Target { data_type: &self.data_type, repr: &self.repr, text: &self.text }
     }

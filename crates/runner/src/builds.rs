@@ -1,4 +1,4 @@
-//! What stages keep: builds of earlier runs, and builds and partitions that are made, several at a time.
+//! The builds and partitions of a run: found in the cache or made, several at a time.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Making {
 }
 
 impl Run<'_> {
-    /// Makes all that stages keep: those that are ready at the same time, until none is left.
+    /// Makes all builds and partitions, group by group: stages that are ready together are made together.
     pub fn make_all(&self, graph: &mut Graph<'_>) -> Result<Making, RunError> {
         let mut making = Making::default();
         loop {
@@ -119,8 +119,7 @@ impl Run<'_> {
         })
     }
 
-    /// What makes a stage's output the same as that of an earlier run; `None` for what comes from inputs
-    /// of which nothing is kept.
+    /// A stage's key in the build cache; `None` if one of its inputs must not be cached.
     fn key(&self, graph: &Graph<'_>, number: usize) -> Option<Arc<BuildKey>> {
         let new = || {
             let stage = graph.program().stage(number)?;
@@ -155,7 +154,7 @@ impl Run<'_> {
             ..BuildOptions::default()
         };
         let may_divide = graph.program().divides_for(number).is_some();
-        // What comes once cannot be read again where the build does not fit.
+        // Input that comes once cannot be read again if the build does not fit.
         let comes_once = stage.source.input.comes_once();
         let held_bytes_max = match may_divide && comes_once {
             true => self.runner.memory().operator_bytes / HELD_SHARE,

@@ -1,4 +1,4 @@
-//! The stages of a run: what each left, and which can run next.
+//! The stages of a run: their results, and which can run next.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -16,8 +16,8 @@ use crate::error::RunError;
 use crate::parts::file_bytes;
 use crate::report::{Place, StageReport};
 
-/// What a stage left for others, where it lies. Rows and groups leave nothing: they go on to the stage
-/// that reads them, or out.
+/// The result that a stage keeps for others. A stage that ends in rows or groups keeps nothing: its output
+/// goes to the stage that reads it, or out.
 #[derive(Clone)]
 pub enum StageResult {
     /// Rows by key, in host memory.
@@ -30,9 +30,9 @@ pub enum StageResult {
 
 /// A stage that is done.
 pub struct Made {
-    /// What it left.
+    /// Its result.
     pub result: StageResult,
-    /// What it did.
+    /// Its report.
     pub report: StageReport,
     /// The memory of a build, which later runs may find.
     pub held: Option<Arc<Kept<HeldBuild>>>,
@@ -73,16 +73,15 @@ impl Made {
         made
     }
 
-    /// In words: its rows, how keys are found, its size.
+    /// The result in words: rows, index, size.
     fn describe(&self) -> String {
-        let name = &self.report.table;
         let bytes = decimal_bytes(self.report.result_bytes);
         let table = match &self.result {
             StageResult::Build(table) => table,
-            StageResult::LeftOut => return format!("{name}: more than memory holds, left out"),
+            StageResult::LeftOut => return "more than memory holds, left out".into(),
             StageResult::Partitions(parts) => {
                 let rows = rows_of(parts);
-                return format!("{name}: {rows} rows, more than memory holds, divided: {bytes}");
+                return format!("{rows} rows, more than memory holds, divided: {bytes}");
             }
         };
         let index = match &table.index {
@@ -94,7 +93,7 @@ impl Made {
         };
         let duplicates = if table.unique { "" } else { " with duplicates" };
         let cached = if self.report.is_cached { ", cached" } else { "" };
-        format!("{name}: {} rows{duplicates}, {index}, {bytes}{cached}", table.rows)
+        format!("{} rows{duplicates}, {index}, {bytes}{cached}", table.rows)
     }
 }
 
@@ -102,24 +101,28 @@ fn rows_of(parts: &[Part]) -> u64 {
     parts.iter().map(|part| part.blocks().rows()).sum()
 }
 
-/// A program on its way. It changes where a build does not fit memory: its join is by partitions then.
+/// A program while it runs. If a build does not fit in memory, its join becomes one by partitions.
 pub struct Graph<'p> {
     program: Cow<'p, Program>,
-    /// By stage: what was kept of it.
-    made: Vec<Option<Made>>,
-    /// Of stages of which nothing is kept.
-    reports: Vec<Mutex<Option<StageReport>>>,
-    /// What makes a stage's output that of an earlier run, once it was asked for.
-    keys: Vec<OnceLock<Option<Arc<BuildKey>>>>,
+    /// By stage.
+    states: Vec<StageState>,
+}
+
+/// What is known of a stage.
+#[derive(Default)]
+struct StageState {
+    /// Its result and report, if it ends in a build or partitions.
+    made: Option<Made>,
+    /// Its report otherwise.
+    report: Mutex<Option<StageReport>>,
+    /// Its key in the build cache, computed when first needed; `None` inside: it has none.
+    key: OnceLock<Option<Arc<BuildKey>>>,
 }
 
 impl<'p> Graph<'p> {
     pub fn new(program: Cow<'p, Program>) -> Self {
-        let stages = program.stages.len() + 1;
-        let made = (0..stages).map(|_| None).collect();
-        let reports = (0..stages).map(|_| Mutex::default()).collect();
-        let keys = (0..stages).map(|_| OnceLock::new()).collect();
-        Self { program, made, reports, keys }
+        let states = program.all().map(|_| StageState::default()).collect();
+        Self { program, states }
     }
 
     /// The program as it is by now.
@@ -138,22 +141,26 @@ impl<'p> Graph<'p> {
         self.program.stages.len()
     }
 
-    /// What a stage left.
+    /// The result of a stage, once it is made.
     pub fn result(&self, number: usize) -> Option<&StageResult> {
-        self.made.get(number)?.as_ref().map(|made| &made.result)
+        self.made(number).map(|made| &made.result)
     }
 
-    /// What makes a stage's output the same as that of an earlier run; `None`: nothing does. `new` is called once.
+    fn made(&self, number: usize) -> Option<&Made> {
+        self.states.get(number)?.made.as_ref()
+    }
+
+    /// A stage's key in the build cache; `None`: it has none. `new` computes it and is called once.
     pub fn key(
         &self,
         stage: usize,
         new: impl FnOnce() -> Option<BuildKey>,
     ) -> Option<Arc<BuildKey>> {
-        self.keys[stage].get_or_init(|| new().map(Arc::new)).clone()
+        self.states[stage].key.get_or_init(|| new().map(Arc::new)).clone()
     }
 
-    /// The builds by stage, as pipelines take them: where a stage left none, nothing that takes these
-    /// asks for it, and an empty one stands in its place.
+    /// The builds by stage, as pipelines take them. An empty build stands for each stage that left none;
+    /// no pipeline probes it.
     pub fn builds(&self) -> Result<Vec<Arc<BuildTable>>, ExecError> {
         let stages = (0..self.program.stages.len()).map(|stage| match self.result(stage) {
             Some(StageResult::Build(table)) => Ok(Arc::clone(table)),
@@ -165,11 +172,12 @@ impl<'p> Graph<'p> {
         stages.collect()
     }
 
-    /// Stages of which something is kept and that can run now, in their order: what they probe is there.
+    /// The stages that can be made now, in order: they end in a build or partitions, and all builds that
+    /// they need exist.
     pub fn next_group(&self) -> Vec<usize> {
-        let is_unmade = |stage: &usize| self.is_kept(*stage) && self.made[*stage].is_none();
+        let is_unmade = |stage: &usize| self.is_kept(*stage) && self.made(*stage).is_none();
         let is_ready =
-            |stage: &usize| self.needs(*stage).iter().all(|need| self.made[*need].is_some());
+            |stage: &usize| self.needs(*stage).iter().all(|need| self.made(*need).is_some());
         (0..self.program.stages.len()).filter(is_unmade).take_while(is_ready).collect()
     }
 
@@ -178,7 +186,7 @@ impl<'p> Graph<'p> {
         stage.is_some_and(|stage| stage.build_columns().is_some())
     }
 
-    /// The kept results that a stage, and those that it reads while they run, ask for.
+    /// The builds and partitions that a stage needs, and those that the stages it reads need.
     fn needs(&self, stage: usize) -> Vec<usize> {
         let of = |input| match self.is_kept(input) {
             true => vec![input],
@@ -187,12 +195,12 @@ impl<'p> Graph<'p> {
         self.program.inputs(stage).flat_map(of).collect()
     }
 
-    /// Keeps what a group of stages left. Where rows of a build were divided, so is its join.
+    /// Keeps the results of a group of stages. If a build was divided, its join is divided too.
     pub fn keep(&mut self, group: &[usize], made: Vec<Made>) -> Result<(), RunError> {
         for (&stage, made) in group.iter().zip(made) {
-            self.made[stage] = Some(made);
+            self.states[stage].made = Some(made);
         }
-        // Dividing puts a stage in after the build: those before it keep their numbers.
+        // Dividing inserts a stage behind the build, so stages up to the build keep their numbers.
         for &stage in group.iter().rev() {
             let is_divided = matches!(self.result(stage), Some(StageResult::Partitions(_)));
             if is_divided && matches!(self.stage(stage)?.sink, Sink::Build { .. }) {
@@ -206,23 +214,22 @@ impl<'p> Graph<'p> {
         let missing = || ExecError::Internal(format!("rows of stage {build} that nothing probes"));
         let head = self.program.divides_for(build).ok_or_else(missing)?;
         self.program = Cow::Owned(self.program.with_divided(build)?);
-        self.made.insert(head, None);
-        self.reports.insert(head, Mutex::default());
-        // Keys of builds do not change: what is divided is none, and is before its probe.
-        self.keys.insert(head, OnceLock::new());
+        self.states.insert(head, StageState::default());
         Ok(())
     }
 
-    /// Keeps the report of a stage of which nothing else is kept.
+    /// Keeps the report of a stage that passed its output on.
     pub fn report(&self, stage: usize, report: StageReport) {
-        *self.reports[stage].lock() = Some(report);
+        *self.states[stage].report.lock() = Some(report);
     }
 
     /// The program as it ran, and the reports of all stages that did, by stage.
     pub fn into_reports(self) -> (Program, Vec<Option<StageReport>>) {
-        let kept = self.made.into_iter().map(|made| made.map(|made| made.report));
-        let streamed = self.reports.into_iter().map(Mutex::into_inner);
-        let reports = kept.zip(streamed).map(|(kept, streamed)| kept.or(streamed)).collect();
+        let report = |state: StageState| match state.made {
+            Some(made) => Some(made.report),
+            None => state.report.into_inner(),
+        };
+        let reports = self.states.into_iter().map(report).collect();
         (self.program.into_owned(), reports)
     }
 }

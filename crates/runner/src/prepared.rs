@@ -79,7 +79,7 @@ impl Key {
     }
 }
 
-/// Those that it probes: what other stages left does not matter.
+/// The builds that the pipeline probes; other stages' results do not matter.
 fn build_ids<'a>(task: &'a Task<'_>) -> impl Iterator<Item = BuildId> + 'a {
     task.pipeline.probes().filter_map(|probe| Some(task.builds.get(probe.build)?.id))
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use headrace_flow::RaceReport;
-use headrace_ir::{Input, Pipeline, Program, Sink};
+use headrace_ir::{Pipeline, Program, Sink};
 use serde::{Deserialize, Serialize};
 
 /// Where the result of a stage lies.
@@ -16,7 +16,7 @@ pub enum Place {
     Host,
     /// At least in part in temporary files.
     Disk,
-    /// It did not fit memory, and no one needs it.
+    /// Left out: it did not fit in memory, and all its probes are optional.
     Nowhere,
 }
 
@@ -111,11 +111,10 @@ impl RunReport {
     }
 
     /// The stages that a processor is chosen for: those that stream a table or batches to rows, groups
-    /// or partitions. Of a run that was handed back, what is said of it.
+    /// or partitions. A run that was handed back to the planner has one report, which says so.
     pub fn placed(&self) -> Vec<&StageReport> {
         let is_placed = |stage: &Pipeline| {
-            let reads = matches!(stage.source.input, Input::Table(_) | Input::Batches(_));
-            reads && !matches!(stage.sink, Sink::Build { .. })
+            stage.source.input.table().is_some() && !matches!(stage.sink, Sink::Build { .. })
         };
         match self.program {
             None => vec![&self.streamed],

@@ -1,4 +1,4 @@
-//! A whole program: what its stages keep is made first, then the last stage is streamed.
+//! A whole program: builds and partitions are made first, then the last stage is streamed.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Streamed {
         }
     }
 
-    /// What the stage did since it was started.
+    /// The stage's report; `started` is when the stage began.
     pub fn report(&self, source: &Source, started: Instant) -> StageReport {
         let Done { scope, race, bind_ms, finish_ms, spilled_bytes, steps, .. } = &self.done;
         StageReport {
@@ -157,20 +157,17 @@ fn check(request: &Request<'_>) -> Result<(), RunError> {
     Ok(())
 }
 
-/// A program as the processors take it: with values in place of parameters, and without what is lowered
-/// to stages.
+/// A program as the processors take it: lowered, with values in place of its parameters.
 pub fn lowered<'a>(
     program: &'a Program,
     parameters: &[Scalar],
 ) -> Result<Cow<'a, Program>, RunError> {
-    let mut program = program.with_values(parameters)?;
-    if let Cow::Owned(lowered) = program.without_distinct()? {
-        program = Cow::Owned(lowered);
-    }
-    if let Cow::Owned(lowered) = program.without_grouping_sets()? {
-        program = Cow::Owned(lowered);
-    }
-    Ok(program)
+    let program = program.with_values(parameters)?;
+    let lowered = match program.lowered()? {
+        Cow::Owned(lowered) => Some(lowered),
+        Cow::Borrowed(_) => None,
+    };
+    Ok(lowered.map_or(program, Cow::Owned))
 }
 
 fn check_columns(source: &Source, table: &StreamTable) -> Result<(), String> {
@@ -244,7 +241,7 @@ impl Run<'_> {
             build_ms: making.builds_ms,
             builds_made: builds().filter(|build| !build.is_cached).count(),
             builds_cached: builds().filter(|build| build.is_cached).count(),
-            builds: builds().map(|build| build.result.clone()).collect(),
+            builds: builds().map(|build| format!("{}: {}", build.table, build.result)).collect(),
             build_bytes: builds().map(|build| build.race.bytes_by_path.total()).sum(),
             program: Some(program),
             stages,
@@ -310,7 +307,7 @@ impl Run<'_> {
             Input::Stage(stage) => {
                 // The stage's groups may take all the memory that groups share.
                 let groups = self.runner.groups_above();
-                // Whatever runs this one: the other is as good for a GPU as if it were alone.
+                // A stage on the CPU may read one that runs on a GPU.
                 self.over_stage(graph, *stage, self.request.settings, |table| {
                     consume(table, &on_cpu(settings), &groups)
                 })
@@ -350,7 +347,7 @@ impl Run<'_> {
             let consumed = consume(&table);
             drop(table);
             let panicked = |_| Err(RunError::Thread(format!("the stage over {name} panicked")));
-            // What failed first is the better explanation.
+            // A failed producer fails its reader too: the producer's error is the cause.
             produced.join().unwrap_or_else(panicked)?;
             consumed
         })
@@ -419,7 +416,7 @@ impl Run<'_> {
     }
 }
 
-/// Settings of what comes from the cores: it is not worth a kernel.
+/// The same settings on the CPU, for rows that are already in host memory.
 pub fn on_cpu(settings: &Settings) -> Settings {
     Settings { processor: Processor::Cpu, ..settings.clone() }
 }

@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Eight threads queue, of which the fourth leaves: returns who had a turn, and how many at a time.
+    /// Eight threads queue, and the fourth leaves: returns who had a turn, and how many at a time.
     fn turns(runs_max: usize) -> (Vec<usize>, usize) {
         let (queue, at_once, most) =
             (Queue::new(runs_max), AtomicUsize::new(0), AtomicUsize::new(0));

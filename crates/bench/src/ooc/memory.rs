@@ -91,7 +91,7 @@ impl ReadAt for Loaded {
     }
 }
 
-/// Files, one of which is in memory.
+/// Files; the loaded one is read from memory.
 #[derive(Debug)]
 pub(super) struct WithLoaded(pub Loaded);
 

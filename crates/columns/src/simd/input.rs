@@ -1,4 +1,4 @@
-//! What kernels are given besides plain numbers: conditions, and integers of 24 bits.
+//! Inputs of SIMD kernels besides plain numbers: conditions, and integers of 24 bits.
 
 /// An unsigned integer of 24 bits, least significant byte first.
 #[derive(Clone, Copy)]

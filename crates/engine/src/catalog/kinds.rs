@@ -1,4 +1,4 @@
-//! What the names of files say of them.
+//! Formats and compression of files, by their names.
 
 use std::fmt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A Parquet file that is to be read: its bytes, and what its metadata says.
+//! A Parquet file as input: its bytes and its metadata.
 
 use std::io::{BufReader, Read};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What is wrong with a file.
+//! Errors of files that cannot be read.
 
 use std::fmt;
 use std::path::Path;

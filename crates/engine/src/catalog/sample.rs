@@ -1,4 +1,4 @@
-//! What is read of the beginning of a text, and what is said where it is none.
+//! The sample at the beginning of a text file, and the errors for files that are no text.
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::error::ArrowError;

@@ -1,4 +1,4 @@
-//! Chained joins, of which one takes NULL for equal to NULL.
+//! Chained joins where NULL equals NULL in one of them.
 //!
 //! ```sql
 //! SELECT * FROM a JOIN b ON a.x = b.y JOIN c ON b.y IS NOT DISTINCT FROM c.z  -- 1 and NULL each

@@ -1,8 +1,7 @@
 //! Faults of DataFusion and of its parser: a file for each, with what mends it here.
 //!
-//! A fault is a wrong answer, a panic, a refusal of valid SQL, memory that nobody reserves, planning that takes the square of
-//! what it plans. What DataFusion never promised, words of other databases, is in [`sql`](crate::sql); what we mean otherwise on
-//! purpose is in [`semantics`](crate::semantics), [`overflow`](crate::overflow) and [`functions`](crate::functions).
+//! A fault is a wrong answer, a panic, a refusal of valid SQL, memory that is not reserved, quadratic
+//! planning. Syntax of other databases, which DataFusion never promised, is in [`sql`](crate::sql); deliberate differences are in [`semantics`](crate::semantics), [`overflow`](crate::overflow) and [`functions`](crate::functions).
 //!
 //! Each file says first what shows its fault, what is right, where upstream speaks of it, and when it can go. Its canary, in
 //! `tests/sql/canaries`, asks plain DataFusion for the same, and fails once that is answered rightly.
@@ -16,7 +15,7 @@
 //! | the NaN that operators compute | [`computed_nans`] | none known | `computed_nans` |
 //! | Groups by `x` and by `CAST(x AS INT)`, which have one name | [`constant_groups`] | none known | `constant_groups` |
 //! | Subqueries that look at the outer row, and those among the outputs: joins with what they find | [`correlated`] | #5492, #14554, #16137, #10048 | `correlated` |
-//! | Chained joins, of which one takes NULL for equal to NULL | [`cross_join_nulls`] | none known | `cross_join_nulls` |
+//! | Chained joins where NULL equals NULL in one of them | [`cross_join_nulls`] | none known | `cross_join_nulls` |
 //! | types of `round` and `ceil` of decimals | [`decimal_digits`] | none known | `decimal_digits` |
 //! | expressions of many levels | [`deep_expressions`] | none known | none: a stack that overflows ends the process |
 //! | Sums of decimals beside a DISTINCT | [`distinct_sums`] | #17699 | `distinct_sums` |
@@ -27,7 +26,7 @@
 //! | `date_trunc` and `date_bin` of moments before 1677 and after 2262: the planner computes in nanoseconds, which have none | [`far_moments`] | #25432 | `far_moments` |
 //! | Conditions are asked of the columns that they name | [`filters_by_name`] | #25296, #25244, #25259 | `filters_by_name` |
 //! | GROUP BY, HAVING and DISTINCT ON in the planner's words | [`groupings`] | none known | `groupings` |
-//! | What can fail is asked of no row that the other side of its AND or OR decides | [`guarded_conjunctions`] | #8927 | `guarded_conjunctions` |
+//! | AND and OR evaluate an operand that can fail for rows that the other operand decides | [`guarded_conjunctions`] | #8927 | `guarded_conjunctions` |
 //! | a WITH that hides one of a query around it | [`hidden_tables`] | none known | `hidden_tables` |
 //! | clauses that are dropped without a word | [`ignored_clauses`] | #13563 | `ignored_clauses` |
 //! | `x [NOT] IN (SELECT y ..)` where `x` or `y` may be NULL, and `x < ANY (SELECT y ..)`, `x < ALL (SELECT y ..)` | [`in_subqueries`] | #8241, #25347, #25340, #25348 | `in_subqueries` |
@@ -63,7 +62,7 @@
 //! | Rows that are known to be wide before they are made | [`wide_rows`] | none known | `batches::wide_rows` |
 //!
 //! [`long_groups`] is a part of [`long_lists`], and [`whole_rows`] what that and [`stars`] share. Two faults are mended by settings
-//! of a session, where it sets them: spilled files of a repartition that nobody comes to read (apache/datafusion#24883: a
+//! of a session, where it sets them: spilled files of a repartition that are never read (apache/datafusion#24883: a
 //! deadlock, which no test can wait for), and `x IS FALSE`, whose plan is refused for the NULLs that it has not.
 
 pub mod array_agg_views;

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{Query, SetExpr};
 
 use crate::sql::own::put_into_from;
 
-/// Selects what a subquery has of a list of rows.
+/// Turns a subquery that is a list of rows into a SELECT of them.
 pub fn select(subquery: &mut Query) {
     if matches!(*subquery.body, SetExpr::Values(_)) {
         put_into_from(subquery, "listed");

@@ -48,7 +48,7 @@ pub fn is_list_of_rows(select: &Select) -> bool {
         && select.value_table_mode.is_none()
 }
 
-/// Whether no column is one of both sides of a join, of which `*` has one.
+/// Whether no join merges a column of both sides into one of `*`.
 fn has_columns_apart(chain: &TableWithJoins) -> bool {
     use JoinConstraint::{Natural, Using};
     use JoinOperator::{FullOuter, Inner, Join, Left, LeftOuter, Right, RightOuter};

@@ -4,7 +4,7 @@
 //! SELECT value, repeat('x', 1000000) FROM generate_series(1, 8192)
 //! ```
 //!
-//! - DataFusion: Batches of 8192 rows however wide they are, here of 8 GB, which nobody reserves; right is as many rows as
+//! - DataFusion: Batches of 8192 rows however wide they are, here 8 GB that are not reserved; right is as many rows as
 //!   there is room for.
 //! - Upstream: no upstream issue known.
 //! - This can go when its canary finds the fault mended.

@@ -1,4 +1,4 @@
-//! What a sum is of: the values that it adds up, and the type in which its total is given.
+//! The input of a sum: the values that it adds, and the type of its total.
 
 use std::sync::Arc;
 

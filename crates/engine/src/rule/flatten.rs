@@ -32,7 +32,7 @@ pub fn flatten(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Result<Colum
     if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
         return flatten_scan(plan, scan, graph);
     }
-    // A pipeline below what is planned by now: see [`super::fuse`].
+    // Child plans are planned before their parent is fused with them: see [`super::fuse`].
     if plan.is::<PipelineExec>() {
         return Ok(graph.add_leaf(Arc::clone(plan), None, fields_of(&plan.schema())));
     }

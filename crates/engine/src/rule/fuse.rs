@@ -6,9 +6,9 @@
 //!     PipelineExec: groups of a table                last stage: stage 0 ─► filter ─► joins, groups
 //! ```
 //!
-//! What stands between the two becomes steps. Where the inner pipeline's columns are not those of its plan (a mean of
-//! integers, a total of no rows), or something in between cannot be a step, it stays a plan of its own, whose rows are
-//! batches.
+//! The projections and filters between the two become steps. The inner pipeline stays a plan of its own, whose rows are
+//! batches, if its plan's columns are computed from its output (a mean of integers, a total of no rows), or if a node between
+//! the two cannot be a step.
 
 use std::sync::Arc;
 
@@ -22,19 +22,19 @@ use super::program::{Numbering, Planned, filters_in_order};
 use super::translate::InputColumn;
 use crate::exec::{Output, PipelineExec, totals_of_nothing};
 
-/// A plan with those of its child plans as stages that are pipelines.
+/// A plan whose child plans have become stages of its program where they are pipelines.
 pub fn fused(planned: Planned) -> Planned {
     let mut fusing = Fusing::new(planned);
     let mut child = 0;
     while child < fusing.children.len() {
-        // What the one that becomes a stage reads itself comes behind.
+        // The child plans of a fused pipeline are appended and get their turn.
         fusing.fuse(child);
         child += 1;
     }
     fusing.finish()
 }
 
-/// A plan whose batches go by the numbers of their child plans alone.
+/// A plan whose batches are numbered by child plan, without the tables before them.
 struct Fusing {
     planned: Planned,
     /// `None`: a stage by now.
@@ -65,7 +65,11 @@ impl Fusing {
         let read = Input::Batches(child);
         let at = self.planned.program.all().position(|stage| stage.source.input == read);
         let Some(at) = at else { return };
-        let Ok(fused) = self.program_with(at, &inner) else { return };
+        let tables = self.planned.tables.len();
+        let Ok(fused) = self.program_with(at, &inner) else {
+            self.planned.tables.truncate(tables);
+            return;
+        };
         let Planned { children, subqueries, .. } = &*inner.planned;
         self.children.extend(children.iter().cloned().map(Some));
         self.planned.subqueries.extend(subqueries.iter().cloned());

@@ -7,7 +7,7 @@
 //! - [`moments`]: dates and intervals, AT TIME ZONE, texts with an offset.
 //! - [`order`]: intervals by their length, and one zero, wherever values are compared.
 //!
-//! What the planner means to mean as SQL does, and gets wrong, is mended by rules of [`fixes`](crate::fixes), in the same pass.
+//! Rules of [`fixes`](crate::fixes) correct the planner's mistakes in the same pass.
 //!
 //! Each may see a plan that it has changed before: what it makes is not what it looks for.
 

@@ -2,7 +2,7 @@
 //!
 //! Columns that a device keeps from a heap are told from older ones by a stamp, which the owner gives with the list
 //! of blocks, not by a file's time. Segments are cut where stamps are cut, so that every run finds them again. A
-//! segment whose columns are all kept is a chunk of its own kind, of which nothing is read.
+//! segment whose columns are all kept is a chunk of its own kind and is not read.
 
 use std::fmt;
 use std::ops::Range;

@@ -16,7 +16,7 @@ const REGISTER: &str = "io_uring_register";
 /// The outcome of trying io_uring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UringProbe {
-    /// The setting `kernel.io_uring_disabled`: 0 disables it for nobody, 1 for processes without
+    /// The setting `kernel.io_uring_disabled`: 0 enables it for everybody, 1 disables it for processes without
     /// privilege or the group `kernel.io_uring_group`, 2 for everybody. Missing before Linux 6.6.
     #[serde(serialize_with = "fact")]
     pub disabled_sysctl: Fact<u32>,

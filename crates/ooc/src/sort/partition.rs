@@ -163,7 +163,7 @@ fn partition(
     Ok(starts.into_iter().map(|(_, starts)| starts).collect())
 }
 
-/// The memory of all records, of which each chunk has its own part.
+/// The memory of all records; each chunk has its own part.
 #[derive(Clone, Copy)]
 struct Array(*mut u8);
 

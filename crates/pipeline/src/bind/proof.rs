@@ -1,4 +1,4 @@
-//! What holds whatever a file says of itself: bounds, and whether evaluation can fail.
+//! Facts that need no trust in a file's statistics: bounds, and whether evaluation can fail.
 //!
 //! `BoundExpr::range` is what statistics claim: good for choosing dense groups (whose digits are
 //! checked for each row) and for guessing selectivities. Leaving an overflow check out needs

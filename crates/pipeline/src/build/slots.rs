@@ -37,7 +37,7 @@ impl Slots {
         slot
     }
 
-    /// The first slots of a block of keys; what will be read of them is on its way, what of heads by `ask`, step by step.
+    /// The first slots of a block of keys. Their cache lines are prefetched; `ask` prefetches the heads step by step.
     #[inline(always)]
     pub(super) fn asked_for(
         &self,

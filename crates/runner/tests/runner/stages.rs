@@ -1,4 +1,4 @@
-//! Programs of several stages: rows and groups that another stage reads, and what the report says of each.
+//! Programs of several stages: rows and groups that another stage reads, and the reports of all stages.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -10,8 +10,8 @@
 //!   apache/datafusion#10048.
 //! - This can go when its canary finds the fault mended.
 //!
-//! The planner knows what an aggregate finds by equalities, and conditions of EXISTS and IN; it refuses the rest. Here a subquery's
-//! plan is made one for the values of all outer rows ([`dependent`]), of which each has one row, or a mark:
+//! The planner knows what an aggregate finds by equalities, and conditions of EXISTS and IN; it refuses the rest. Here a
+//! subquery is planned once for the values of all outer rows ([`dependent`]); each outer row finds one row, or a mark:
 //!
 //! ```text
 //! (SELECT count(*) FROM t WHERE t.at < o.at)         o LEFT JOIN count(*) of each value; where nothing was found, 0

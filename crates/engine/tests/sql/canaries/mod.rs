@@ -1,6 +1,6 @@
-//! Canaries: the smallest statement that shows each fault of DataFusion which `src/fixes/` works around, asked of plain
-//! DataFusion, none of our rules, functions or parsers around it. Each says what it is still answered. One that is
-//! answered otherwise has been mended: the file of its name can go.
+//! Canaries: the smallest statement that shows each fault of DataFusion which `src/fixes/` works around, run by plain
+//! DataFusion without our rules, functions or parsers. Each canary expects the faulty answer. A canary that gets another
+//! answer shows that upstream has mended the fault: the file of its name can go.
 
 mod batches;
 mod plain;

@@ -11,7 +11,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::FutureExt;
 
-/// What a statement is still answered, though it is wrong.
+/// The faulty answer that a statement still gets.
 pub enum Still {
     /// These rows, values apart by a space.
     Rows(&'static [&'static str]),
@@ -60,7 +60,7 @@ impl Plain {
         self.context().sql(sql).await.unwrap().collect().await.unwrap();
     }
 
-    /// What a statement is answered: rows as texts, or what went wrong.
+    /// The answer of a statement: rows as text, or the error.
     async fn answer(&self, sql: &str) -> Result<Vec<String>, String> {
         let work = async { self.context().sql(sql).await?.collect().await };
         match AssertUnwindSafe(work).catch_unwind().await {

@@ -1,5 +1,5 @@
-//! What takes DataFusion the square of the number of columns. Twice as many take four times as long then, and twice as long
-//! once that is mended; each time is the least of several, so that what else the machine does is left out.
+//! Planning that is quadratic in the number of columns: twice as many columns take four times as long, and twice as long once
+//! the fault is mended. Each time is the least of several runs, which excludes other load.
 
 use std::fmt::Write;
 use std::sync::Arc;

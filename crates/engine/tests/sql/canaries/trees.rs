@@ -1,4 +1,4 @@
-//! What the parser makes of a text that DataFusion itself does not run.
+//! Syntax trees of texts that the parser misreads and DataFusion does not run.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
