@@ -9,7 +9,6 @@ that tie with the last one of a LIMIT, only what they are ordered by must be the
 
 import argparse
 import decimal
-import io
 import json
 import math
 import pathlib
@@ -19,6 +18,9 @@ import sys
 
 import duckdb
 import pyarrow as pa
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from lib import program  # noqa: E402
 
 TABLES = {
     "ssb": ("lineorder", "customer", "supplier", "part", "date"),
@@ -80,16 +82,6 @@ def declared(field: pa.Field) -> str:
     return f'cast("{field.name}" as {found}) as "{field.name}"' if found else f'"{field.name}"'
 
 
-def headrace_rows(command: list, sql: str) -> list:
-    """The answer of Headrace, rows in their order."""
-    # With a space, a text that begins with a comment would look like another option.
-    done = subprocess.run([*command, "--quiet", "--format", "arrow", f"--command={sql}"], capture_output=True)
-    if done.returncode != 0:
-        sys.exit(f"error: headrace exited with {done.returncode}: {done.stderr.decode()}")
-    table = pa.ipc.open_stream(io.BytesIO(done.stdout)).read_all()
-    return list(zip(*(column.to_pylist() for column in table.columns)))
-
-
 def text(value) -> str:
     """Equal for values that are equal, whatever their types."""
     if isinstance(value, decimal.Decimal):
@@ -144,13 +136,12 @@ def main() -> None:
     arguments.add_argument("--fallback", default="forbid")
     given = arguments.parse_args()
     connection = load(given.data, given.suite)
-    command = [given.headrace, "--data", str(given.data)]
-    command += ["--processor", given.processor, "--fallback", given.fallback]
+    options = ["--data", str(given.data), "--processor", given.processor, "--fallback", given.fallback]
     wrong = 0
     texts = queries(given.headrace, given.suite)
     for name, sql in texts.items():
         theirs = connection.execute(sql).fetchall()
-        ours = headrace_rows(command, sql)
+        ours = list(zip(*(column.to_pylist() for column in program.table(given.headrace, sql, *options).columns)))
         found = difference(ours, theirs, sql, ORDER[given.suite].get(name, ()))
         if found is None:
             print(f"Q{name}: {len(ours)} rows, equal")

@@ -22,7 +22,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.ipc
 
-import wire
+from lib import wire
 
 SQL = pathlib.Path(__file__).parent / "clients.sql"
 

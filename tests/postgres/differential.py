@@ -14,10 +14,11 @@ import random
 import sys
 import time
 
-import tables
-from compare import difference, shown
-from queries import Generator, Select
-from wire import Connection, ConnectionLost, Result, ServerError, ServerStuck
+from lib.queries import postgres, server
+from lib.queries.generator import Generator
+from lib.queries.select import Select, shrink
+from lib.results import difference, shown
+from lib.wire import Connection, ConnectionLost, Result, ServerError, ServerStuck, fresh
 
 DATABASE = "differential"
 PER_TRANSACTION = 40
@@ -123,27 +124,16 @@ def judge(off: Result | str, on: Result | str, total_order: bool) -> tuple:
     return ("different", wrong) if wrong else ("equal" if off.rows else "equal, no rows", None)
 
 
-def minimise(sides: Sides, select: Select, mode: str, parameters: list, number: int) -> str:
-    """Leaves out whatever the difference does not need; bounded, since it is a service only."""
-    deadline = time.monotonic() + 20
-    changed = True
-    while changed and time.monotonic() < deadline:
-        changed = False
-        for part in select.lists():
-            for at in reversed(range(len(part))):
-                left_out = part.pop(at)
-                off = sides.run("off", statements(select, mode, parameters, number)[0])
-                on = off if isinstance(off, str) else sides.run("on", statements(select, mode, parameters, number)[0])
-                if time.monotonic() < deadline and judge(off, on, select.total_order())[1]:
-                    changed = True
-                else:
-                    part.insert(at, left_out)
-    return statements(select, mode, parameters, number)[0]
+def differs(sides: Sides, query: tuple) -> bool:
+    run = statements(*query)[0]
+    off = sides.run("off", run)
+    on = off if isinstance(off, str) else sides.run("on", run)
+    return judge(off, on, query[0].total_order())[1] is not None
 
 
 def report(sides: Sides, seed: int, query: tuple, off, on, wrong: str) -> None:
     """Everything needed to see a difference again."""
-    select, mode, parameters, number = query
+    select, mode = query[:2]
     print(f"DIFFERENT, seed {seed}, {mode}: {wrong}\n  query: {statements(*query)[0]}")
     for side, answer, other in (("off", off, on), ("on", on, off)):
         if isinstance(answer, str):
@@ -152,7 +142,8 @@ def report(sides: Sides, seed: int, query: tuple, off, on, wrong: str) -> None:
             others = [] if isinstance(other, str) else other.rows
             alone = list((collections.Counter(answer.rows) - collections.Counter(others)).elements())
             print(f"  {side}: {len(answer.rows)} rows, {len(alone)} of them only here: {' '.join(map(shown, alone[:5]))}")
-    print(f"  smaller: {minimise(sides, select, mode, parameters, number)}", flush=True)
+    shrink(select, lambda: differs(sides, query), 20)
+    print(f"  smaller: {statements(*query)[0]}", flush=True)
 
 
 def ask(given) -> int:
@@ -169,7 +160,7 @@ def ask(given) -> int:
             sides.connection.query("rollback")
             sides.begin(random.Random(f"transaction {seed // PER_TRANSACTION}"))
         mode = rng.choices(["direct", "prepared", "cursor"], [70, 15, 15])[0]
-        generator = Generator(rng)
+        generator = Generator(postgres.DIALECT, rng)
         select = generator.query(mode == "prepared")
         query = (select, mode, generator.parameters, rng.randint(1, 30))
         run, explain = statements(*query)
@@ -220,16 +211,12 @@ def main() -> None:
     given = arguments.parse_args()
     if given.min_share is None:
         given.min_share = 0.0 if given.without_extension else 0.4
-    connection = Connection(given.socket)
-    connection.query(f"drop database if exists {DATABASE}")
-    connection.query(f"create database {DATABASE}")
-    connection.close()
-    connection = Connection(given.socket, DATABASE)
-    tables.create(connection, "data", 0.25)
+    connection = fresh(given.socket, DATABASE)
+    server.create(connection, "data", 0.25)
     if given.other:
-        tables.copy(connection, "other")
+        server.copy(connection, "other")
     if given.other == "mutated":
-        tables.mutate(connection, "other")
+        server.mutate(connection, "other")
     connection.close()
     started = time.monotonic()
     wrong = ask(given)

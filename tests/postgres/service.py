@@ -16,11 +16,10 @@ import statistics
 import sys
 import threading
 import time
-import traceback
 
-from compare import difference
-from shared import Shared, Wrong
-from wire import Connection, ConnectionLost, ServerError, ServerStuck
+from lib.results import difference
+from lib.threads import Shared, Wrong
+from lib.wire import Connection, ConnectionLost, ServerError, fresh
 
 DATABASE = "service"
 ROWS = 60_000
@@ -47,22 +46,14 @@ class Test(Shared):
     def thread(self, name: str, work) -> threading.Thread:
         """A session, which must last to the end."""
 
-        def loop() -> None:
-            rng = random.Random(f"{self.given.seed} {name}")
-            try:
-                connection = connect(self.given)
-                while not self.over():
-                    work(connection, rng)
-                if name.startswith("session"):
-                    self.account(connection)
-            except (Wrong, ConnectionLost, ServerError, ServerStuck) as error:
-                self.fail(f"{name}: {type(error).__name__}: {error}")
-            except Exception:
-                self.fail(f"{name}: {traceback.format_exc()}")
+        def last(rng: random.Random) -> None:
+            connection = connect(self.given)
+            while not self.over():
+                work(connection, rng)
+            if name.startswith("session"):
+                self.account(connection)
 
-        started = threading.Thread(target=loop, name=name)
-        started.start()
-        return started
+        return self.start(name, last)
 
     def account(self, connection: Connection) -> None:
         found = connection.query(f"select {', '.join(STAT)} from headrace.stat")[-1].rows[0]
@@ -150,10 +141,7 @@ def connect(given) -> Connection:
 
 
 def create(given) -> None:
-    connection = Connection(given.socket)
-    connection.query(f"create database {DATABASE}")
-    connection.close()
-    connection = Connection(given.socket, DATABASE)
+    connection = fresh(given.socket, DATABASE)
     connection.query(f"""
         create extension headrace;
         create table sales (id int4, shop int4, amount int8, price numeric(10, 2), word text, filler text) with (fillfactor = 80);

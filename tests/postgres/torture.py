@@ -16,13 +16,12 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 
 import upkeep
-from compare import difference, shown
-from shared import Shared, Wrong
+from lib.results import difference, shown
+from lib.threads import Shared, Wrong
 from upkeep import BALANCE, BRANCHES, DATABASE, ROWS
-from wire import Connection, ConnectionLost, ServerError, ServerStuck
+from lib.wire import Connection, ConnectionLost, ServerError, ServerStuck
 
 # What other sessions may do to a statement: serialisation, deadlock, lock timeout, cancelled.
 INTERRUPTED = {"40001", "40P01", "55P03", "57014"}
@@ -64,8 +63,7 @@ class Torture(Shared):
     def thread(self, name: str, work) -> threading.Thread:
         """Calls work(connection, rng) until the end; a lost session is followed by the next one."""
 
-        def loop() -> None:
-            rng = random.Random(f"{self.given.seed} {name}")
+        def loop(rng: random.Random) -> None:
             connection = None
             while not self.over():
                 try:
@@ -80,19 +78,13 @@ class Torture(Shared):
                 except ServerError as error:
                     self.count(f"{name.split()[0]}: {error.state}")
                     if error.state not in INTERRUPTED:
-                        self.fail(f"{name}: {error}")
+                        raise
                     try:
                         connection.query("rollback")
                     except ConnectionLost:
                         connection = None
-                except (Wrong, ServerStuck) as error:
-                    self.fail(f"{name}: {error}")
-                except Exception:
-                    self.fail(f"{name}: {traceback.format_exc()}")
 
-        started = threading.Thread(target=loop, name=name)
-        started.start()
-        return started
+        return self.start(name, loop)
 
 
 def prepare(connection: Connection, given) -> None:

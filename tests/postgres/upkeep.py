@@ -3,7 +3,7 @@
 import random
 import time
 
-from wire import Connection
+from lib.wire import Connection, fresh
 
 DATABASE = "torture"
 ROWS = 120_000
@@ -13,11 +13,7 @@ BRANCHES = 40
 
 def create(folder, with_extension: bool) -> None:
     """About 50 MB of accounts, which have ROWS * BALANCE together, and what goes with them."""
-    connection = Connection(folder)
-    connection.query(f"drop database if exists {DATABASE}")
-    connection.query(f"create database {DATABASE}")
-    connection.close()
-    connection = Connection(folder, DATABASE)
+    connection = fresh(folder, DATABASE)
     if with_extension:
         connection.query("create extension headrace")
     connection.query(f"""

@@ -1,4 +1,4 @@
-"""Whether two answers are the same: rows as multisets, byte for byte, floats within a relative tolerance."""
+"""Whether two answers of a PostgreSQL server are the same: rows as multisets, byte for byte, floats within a relative tolerance."""
 
 import math
 

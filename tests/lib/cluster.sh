@@ -12,8 +12,10 @@ for program in initdb pg_ctl psql postgres; do
     [ -x "$bin/$program" ] || fail "no $program under '$bin': install a PostgreSQL server (15 to 18) or set PG_BINDIR"
 done
 unset "${!PG@}"
-# For scripts that this one calls.
+# For scripts that this one calls; Python's find tests/lib.
 export PG_BINDIR=$bin
+PYTHONPATH=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
+export PYTHONPATH
 
 work=$(mktemp -d)
 cluster=

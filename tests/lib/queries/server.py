@@ -1,24 +1,15 @@
-"""The tables that differential.py asks about: every type, several sizes, keys and states of vacuuming.
+"""Tables in a PostgreSQL server: every type, several sizes, keys and states of vacuuming.
 
 All tables have the same columns, so that any expression goes with any of them. Columns are of two sorts:
 tame ones, whose sums no order of rows can change and whose products stay in range, and wild ones (a name
 that ends in x) with the extremes of their types.
 """
 
-from dataclasses import dataclass
+from lib.queries.dialect import Column, Table
 
 
-@dataclass(frozen=True)
-class Column:
-    """`kind` is what expressions know of a type; `scale` the digits behind a number's point if always the same."""
-
-    name: str
-    type: str
-    kind: str
-    value: str
-    nulls: float = 0.1
-    wild: bool = False
-    scale: int | None = None
+def column(name: str, type_: str, kind: str, value: str, nulls: float = 0.1, **more) -> Column:
+    return Column(name, kind, value, type_, nulls, **more)
 
 
 def _one_of(*values: str) -> str:
@@ -28,52 +19,53 @@ def _one_of(*values: str) -> str:
 def _integers(name: str, bits: int) -> Column:
     top = (1 << (bits - 1)) - 1
     value = _one_of(str(top), f"-{top} - 1", "0", "1", "-1", str(top // 2), str(-(top // 3)))
-    return Column(name, f"int{bits // 8}", f"int{bits // 8}", f"{value}::int{bits // 8}", wild=True)
+    return column(name, f"int{bits // 8}", f"int{bits // 8}", f"{value}::int{bits // 8}", wild=True)
 
 
 INSTANTS = "'{0}'::{1}, '-infinity', 'infinity', '2000-01-01', '1970-01-01', '1999-12-31', '2024-02-29', '0044-03-15 BC'"
 COLUMNS = (
-    Column("id", "int8", "int8", "i", nulls=0),
-    Column("k", "int4", "int4", "floor(random() * 200)"),
-    Column("k2", "int8", "int8", "floor(random() ^ 3 * 1000)", nulls=0.02),
-    Column("kt", "text", "text", "'key ' || floor(random() * 150)", nulls=0.05),
-    Column("b", "bool", "bool", "random() < 0.4"),
-    Column("i2", "int2", "int2", "floor(random() * 201) - 100"),
-    Column("i4", "int4", "int4", "floor(random() * 20001) - 10000"),
-    Column("i8", "int8", "int8", "floor(random() * 2000001) - 1000000", nulls=0),
+    column("id", "int8", "int8", "i", nulls=0, top=200000, share=0.0001),
+    column("k", "int4", "int4", "floor(random() * 200)", top=200, share=0.005),
+    column("k2", "int8", "int8", "floor(random() ^ 3 * 1000)", nulls=0.02, top=1000, share=0.02),
+    column("kt", "text", "text", "'key ' || floor(random() * 150)", nulls=0.05, share=0.007),
+    column("b", "bool", "bool", "random() < 0.4"),
+    column("i2", "int2", "int2", "floor(random() * 201) - 100", top=100),
+    column("i4", "int4", "int4", "floor(random() * 20001) - 10000", top=10001),
+    column("i8", "int8", "int8", "floor(random() * 2000001) - 1000000", nulls=0, top=1000010),
     _integers("i2x", 16),
     _integers("i4x", 32),
     _integers("i8x", 64),
-    Column("f4", "float4", "float4", "(floor(random() * 801) - 400) / 4.0"),
-    Column("f8", "float8", "float8", "(floor(random() * 32001) - 16000) / 16.0"),
-    Column("f4x", "float4", "float4", _one_of("'nan'", "'infinity'", "'-infinity'", "'-0'", "'0'", "3.4028235e38", "1e-45", "0.1") + "::float4", wild=True),
-    Column("f8x", "float8", "float8", _one_of("'nan'", "'infinity'", "'-infinity'", "'-0'", "'0'", "1.7976931348623157e308", "5e-324", "0.1") + "::float8", wild=True),
-    Column("n", "numeric(12, 2)", "numeric", "floor(random() * 2e8 - 1e8) / 100", scale=2),
-    Column("m", "numeric(5, 1)", "numeric", "floor(random() * 200 - 100) / 10", nulls=0, scale=1),
-    Column("big", "numeric(38, 10)", "numeric", "floor(random() * 1e15)::numeric * 1e12 + random()::numeric", scale=10),
-    Column("free", "numeric", "numeric", "trim_scale(round((random() * 1000)::numeric, floor(random() * 8)::int4))"),
-    Column("freex", "numeric", "numeric", _one_of("'nan'", "'infinity'", "'-infinity'", "1e-200", "1e200", "123456789012345678901234567890.5", "0") + "::numeric", wild=True),
-    Column("d", "date", "date", "date '1992-01-01' + floor(random() * 2500)::int4"),
-    Column("dx", "date", "date", _one_of(INSTANTS.format("5874897-12-31", "date")), wild=True),
-    Column("ti", "time", "time", _one_of("time '24:00'", "'00:00'", "'23:59:59.999999'", "'12:34:56'", "time '00:00' + random() * interval '86399 s'")),
-    Column("ts", "timestamp", "timestamp", "timestamp '1995-01-01' + floor(random() * 1e5) * interval '37 min 0.25 s'"),
-    Column("tsx", "timestamp", "timestamp", _one_of(INSTANTS.format("294276-12-31 23:59:59.999999", "timestamp")), wild=True),
-    Column("tz", "timestamptz", "timestamptz", "timestamptz '2020-01-01 00:00+00' + floor(random() * 20000) * interval '1 h'"),
-    Column("t", "text", "text", "repeat('ab' || floor(random() * 40), floor(random() * 4)::int4) || " + _one_of("''", "' '", "'ü€'", "'%_'", "'X'")),
-    Column("v", "varchar(20)", "text", "'v' || floor(random() ^ 2 * 300)"),
-    Column("c", "char(7)", "text", "'c' || floor(random() * 60)"),
-    Column("long", "text", "text", "case when random() < 0.02 then repeat(md5((i % 20)::text), 100) when random() < 0.1 then repeat('l' || i % 9, 900) else 'l' || i % 9 end"),
-    Column("u", "uuid", "uuid", "md5((i % 50)::text)::uuid"),
-    Column("ux", "uuid", "uuid", _one_of("repeat('0', 32)", "repeat('f', 32)", "repeat('0', 31) || '1'", "'7' || repeat('f', 31)", "'8' || repeat('0', 31)", "md5(i::text)") + "::uuid", wild=True),
-    Column("uk", "uuid", "uuid", "md5((i * 7)::text)::uuid", nulls=0.02),
-    Column("e", "data.label", "data.label", "(enum_range(null::data.label))[1 + floor(random() ^ 2 * 5)]"),
-    Column("a", "data.amount", "numeric", "floor(random() * 2e5) / 100", scale=2),
-    Column("j", "jsonb", "jsonb", "case when random() < 0.03 then (array['[1]', '5', 'null', '{}', '{\"s\": {\"in\": 1}}']::jsonb[])[1 + floor(random() * 5)::int4] when random() < 0.02 then jsonb_build_object('s', repeat(md5((i % 20)::text), 100), 'n', 1) else jsonb_build_object('s', 'v' || floor(random() * 30), 'n', floor(random() * 40) / 4, 'b', random() < 0.5, 'z', null, 'o', jsonb_build_object('in', floor(random() * 9)), 'long key', 'l' || i % 9) end"),
-    Column("y", "bytea", "bytea", _one_of("''", r"'\x00'", r"'\xff'", r"'\x00ff'") + "::bytea"),
+    column("f4", "float4", "float4", "(floor(random() * 801) - 400) / 4.0"),
+    column("f8", "float8", "float8", "(floor(random() * 32001) - 16000) / 16.0"),
+    column("f4x", "float4", "float4", _one_of("'nan'", "'infinity'", "'-infinity'", "'-0'", "'0'", "3.4028235e38", "1e-45", "0.1") + "::float4", wild=True),
+    column("f8x", "float8", "float8", _one_of("'nan'", "'infinity'", "'-infinity'", "'-0'", "'0'", "1.7976931348623157e308", "5e-324", "0.1") + "::float8", wild=True),
+    column("n", "numeric(12, 2)", "numeric", "floor(random() * 2e8 - 1e8) / 100", scale=2),
+    column("m", "numeric(5, 1)", "numeric", "floor(random() * 200 - 100) / 10", nulls=0, scale=1),
+    column("big", "numeric(38, 10)", "numeric", "floor(random() * 1e15)::numeric * 1e12 + random()::numeric", scale=10),
+    column("free", "numeric", "numeric", "trim_scale(round((random() * 1000)::numeric, floor(random() * 8)::int4))"),
+    column("freex", "numeric", "numeric", _one_of("'nan'", "'infinity'", "'-infinity'", "1e-200", "1e200", "123456789012345678901234567890.5", "0") + "::numeric", wild=True),
+    column("d", "date", "date", "date '1992-01-01' + floor(random() * 2500)::int4"),
+    column("dx", "date", "date", _one_of(INSTANTS.format("5874897-12-31", "date")), wild=True),
+    column("ti", "time", "time", _one_of("time '24:00'", "'00:00'", "'23:59:59.999999'", "'12:34:56'", "time '00:00' + random() * interval '86399 s'")),
+    column("ts", "timestamp", "timestamp", "timestamp '1995-01-01' + floor(random() * 1e5) * interval '37 min 0.25 s'"),
+    column("tsx", "timestamp", "timestamp", _one_of(INSTANTS.format("294276-12-31 23:59:59.999999", "timestamp")), wild=True),
+    column("tz", "timestamptz", "timestamptz", "timestamptz '2020-01-01 00:00+00' + floor(random() * 20000) * interval '1 h'"),
+    column("t", "text", "text", "repeat('ab' || floor(random() * 40), floor(random() * 4)::int4) || " + _one_of("''", "' '", "'ü€'", "'%_'", "'X'")),
+    column("v", "varchar(20)", "text", "'v' || floor(random() ^ 2 * 300)"),
+    column("c", "char(7)", "text", "'c' || floor(random() * 60)", padded=True),
+    column("long", "text", "text", "case when random() < 0.02 then repeat(md5((i % 20)::text), 100) when random() < 0.1 then repeat('l' || i % 9, 900) else 'l' || i % 9 end"),
+    column("u", "uuid", "uuid", "md5((i % 50)::text)::uuid", share=0.02),
+    column("ux", "uuid", "uuid", _one_of("repeat('0', 32)", "repeat('f', 32)", "repeat('0', 31) || '1'", "'7' || repeat('f', 31)", "'8' || repeat('0', 31)", "md5(i::text)") + "::uuid", wild=True),
+    column("uk", "uuid", "uuid", "md5((i * 7)::text)::uuid", nulls=0.02, share=0.0004),
+    column("e", "data.label", "data.label", "(enum_range(null::data.label))[1 + floor(random() ^ 2 * 5)]"),
+    column("a", "data.amount", "numeric", "floor(random() * 2e5) / 100", scale=2),
+    column("j", "jsonb", "jsonb", "case when random() < 0.03 then (array['[1]', '5', 'null', '{}', '{\"s\": {\"in\": 1}}']::jsonb[])[1 + floor(random() * 5)::int4] when random() < 0.02 then jsonb_build_object('s', repeat(md5((i % 20)::text), 100), 'n', 1) else jsonb_build_object('s', 'v' || floor(random() * 30), 'n', floor(random() * 40) / 4, 'b', random() < 0.5, 'z', null, 'o', jsonb_build_object('in', floor(random() * 9)), 'long key', 'l' || i % 9) end"),
+    column("y", "bytea", "bytea", _one_of("''", r"'\x00'", r"'\xff'", r"'\x00ff'") + "::bytea"),
 )
-BY_NAME = {column.name: column for column in COLUMNS}
 
 SIZES = {"empty": 0, "one": 1, "tiny": 30, "small": 400, "never": 1500, "mid": 3000, "half": 3000, "fresh": 5000, "altered": 2000, "parts": 4000, "big": 15000}
+WEIGHTS = (1, 1, 2, 6, 4, 5, 5, 4, 4, 6, 6)
+TABLES = tuple(Table(name, rows, COLUMNS, weight) for (name, rows), weight in zip(SIZES.items(), WEIGHTS, strict=True))
 
 
 def create(connection, schema: str, seed: float) -> None:

@@ -127,6 +127,15 @@ class Connection:
                 return results
 
 
+def fresh(folder: pathlib.Path, database: str) -> Connection:
+    """A session of a new database of that name."""
+    connection = Connection(folder)
+    connection.query(f"drop database if exists {database}")
+    connection.query(f"create database {database}")
+    connection.close()
+    return Connection(folder, database)
+
+
 def _row(body: bytes) -> tuple:
     (count,) = struct.unpack_from("!h", body)
     at, values = 2, []

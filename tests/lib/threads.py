@@ -1,8 +1,12 @@
 """What the threads of a test share: when to end, what was counted, what went wrong."""
 
 import collections
+import random
 import threading
 import time
+import traceback
+
+from lib.wire import ConnectionLost, ServerError, ServerStuck
 
 
 class Wrong(Exception):
@@ -31,3 +35,18 @@ class Shared:
         with self.lock:
             self.failures.append(what)
         self.stop.set()
+
+    def start(self, name: str, work) -> threading.Thread:
+        """Calls work(rng) in a thread; what goes wrong in it ends the test."""
+
+        def guarded() -> None:
+            try:
+                work(random.Random(f"{self.given.seed} {name}"))
+            except (Wrong, ConnectionLost, ServerError, ServerStuck) as error:
+                self.fail(f"{name}: {type(error).__name__}: {error}")
+            except Exception:
+                self.fail(f"{name}: {traceback.format_exc()}")
+
+        started = threading.Thread(target=guarded, name=name)
+        started.start()
+        return started
