@@ -172,9 +172,10 @@ pub enum ProbeKind {
     Semi,
     /// The row once, if there is no match.
     Anti,
-    /// `NOT IN`: as `Anti`, but a NULL key, or any NULL in the build, drops the row.
+    /// `NOT IN`: as `Anti`, but a NULL key, or any NULL in the build, drops the row. It has one key and
+    /// no residual.
     NullAwareAnti,
-    /// Every row once, with a three-valued Bool register that tells whether there is a match.
+    /// Every row once, with a Bool register, never NULL, that tells whether there is a match.
     Mark,
 }
 

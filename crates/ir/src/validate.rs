@@ -179,6 +179,10 @@ impl Scope<'_> {
         if probe.is_optional && !is_semi {
             return fail(place, format!("a {} probe may not be left out", probe.kind));
         }
+        let is_pair = probe.keys.len() != 1 || probe.residual.is_some();
+        if probe.kind == ProbeKind::NullAwareAnti && is_pair {
+            return fail(place, "a null-aware anti probe has one key and no residual");
+        }
         let outer = probe.kind == ProbeKind::Left;
         for &index in &probe.payload {
             let Some(column) = payload.get(index) else {
@@ -193,7 +197,7 @@ impl Scope<'_> {
         }
         if probe.kind == ProbeKind::Mark {
             let name = format!("{name}_mark");
-            self.registers.push(Field::new(name, DataType::Bool, true));
+            self.registers.push(Field::new(name, DataType::Bool, false));
         }
         Ok(())
     }

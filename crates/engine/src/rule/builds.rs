@@ -210,7 +210,7 @@ impl<'a> Builds<'a> {
     /// build means something, all of it is made.
     fn may_reduce(&self, probe: &PlannedProbe) -> bool {
         let stream = &self.graph.leaves[self.stream.leaf];
-        let is_exact = !matches!(probe.kind, ProbeKind::NullAwareAnti | ProbeKind::Mark);
+        let is_exact = probe.kind != ProbeKind::NullAwareAnti;
         let may = stream.scan().is_some() && is_exact && self.asks_for_streamed(probe);
         if !may || !self.is_large(probe) {
             return false;

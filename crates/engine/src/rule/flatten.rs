@@ -247,6 +247,9 @@ fn flatten_side_join(
         .map(|(l, r)| if preserves_left { (l, r) } else { (r, l) })
         .collect();
     let residual = translate_filter(join.filter(), left, right, &graph.subqueries)?;
+    if kind == ProbeKind::NullAwareAnti && (join.on().len() != 1 || residual.is_some()) {
+        return why("NOT IN with several keys or another condition is left to the planner");
+    }
     graph.leaves[leaf].is_side = true;
     let null_equal = null_equal(join);
     let part = graph.add_part();
@@ -255,11 +258,7 @@ fn flatten_side_join(
     match kind {
         ProbeKind::Left => {}
         ProbeKind::Mark => {
-            // A mark of the planner's is never NULL.
-            let (data_type, literal) = (DataType::Bool, |truth| Expr::Literal(Scalar::bool(truth)));
-            let branches = vec![(graph.add_mark(leaf), literal(true))];
-            let otherwise = Some(Box::new(literal(false)));
-            let mark = Expr::Case { data_type, branches, otherwise };
+            let mark = graph.add_mark(leaf);
             return Ok(kept.into_iter().chain([Ok(mark)]).collect());
         }
         _ => return Ok(kept),

@@ -305,7 +305,7 @@ impl Graph {
 
 /// Whether a row has a match.
 pub fn mark_field() -> Field {
-    Field::new("mark", DataType::Bool, true)
+    Field::new("mark", DataType::Bool, false)
 }
 
 /// A register as an expression.

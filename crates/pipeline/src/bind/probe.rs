@@ -38,7 +38,7 @@ impl Binder {
                 name: format!("{}_mark", build.name),
                 data_type: DataType::Bool,
                 repr: Repr::Bool,
-                nullable: true,
+                nullable: false,
                 range: range::type_range(&DataType::Bool),
             };
             let proven = mark.range;

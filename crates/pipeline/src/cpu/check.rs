@@ -2,7 +2,6 @@
 
 use headrace_columns::cast;
 use headrace_columns::repr::Repr;
-use headrace_ir::ProbeKind;
 
 use crate::WhyNot;
 use crate::bound::{Bound, BoundExpr, BoundKind, BoundSink, BoundStep};
@@ -14,13 +13,6 @@ pub fn supported(bound: &Bound) -> Result<(), WhyNot> {
             BoundStep::Filter { expr, .. } | BoundStep::Compute { expr, .. } => expression(expr)?,
             BoundStep::Probe(probe) => {
                 probe.keys.iter().chain(&probe.residual).try_for_each(expression)?;
-                let three_valued = matches!(probe.kind, ProbeKind::NullAwareAnti | ProbeKind::Mark);
-                if three_valued && (probe.keys.len() > 1 || probe.residual.is_some()) {
-                    return Err(WhyNot::new(format!(
-                        "{} joins of several keys or with a residual are not built yet",
-                        probe.kind
-                    )));
-                }
             }
         }
     }

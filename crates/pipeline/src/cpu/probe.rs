@@ -127,8 +127,7 @@ fn frame_matches<'a>(
             context.push(null_aware_rows(probe, &matches.rows, rows, key_nulls));
         }
         ProbeKind::Mark => {
-            let matched = matched_bytes(&matches.rows, rows);
-            let mark = mark(probe, matched, key_nulls);
+            let mark = Vector::bools(matched_bytes(&matches.rows, rows), None);
             context.push_same();
             context.set(probe.first_register + probe.payload.len(), Rc::new(mark));
         }
@@ -158,20 +157,6 @@ fn null_aware_rows(
         dropped.iter_mut().zip(&nulls).for_each(|(d, &n)| *d |= n);
     }
     positions_not(&dropped)
-}
-
-/// True for a match; otherwise NULL if a NULL on either side might have been one.
-fn mark<'a>(probe: &BoundProbe, matched: Vec<u8>, key_nulls: Option<Vec<u8>>) -> Vector<'a> {
-    let build = &probe.build;
-    if probe.null_equal || (build.rows == 0 && !build.has_null_key) {
-        return Vector::bools(matched, None);
-    }
-    let validity = if build.has_null_key {
-        Some(matched.clone())
-    } else {
-        key_nulls.map(|nulls| matched.iter().zip(&nulls).map(|(&m, &n)| m | (n ^ 1)).collect())
-    };
-    Vector::bools(matched, validity)
 }
 
 /// Sets the payload of a direct-address build in which all current rows are known to have a match.

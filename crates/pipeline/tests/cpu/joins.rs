@@ -58,7 +58,7 @@ fn case(random: &mut Random) -> Case {
         ProbeKind::NullAwareAnti,
         ProbeKind::Mark,
     ]);
-    let three_valued = matches!(kind, ProbeKind::NullAwareAnti | ProbeKind::Mark);
+    let three_valued = kind == ProbeKind::NullAwareAnti;
     let stream_keys: Vec<usize> = if three_valued { stream_keys[..1].into() } else { stream_keys };
     let build_keys: Vec<usize> = if three_valued { build_keys[..1].into() } else { build_keys };
     let residual = (random.chance(40) && !three_valued).then(|| {
@@ -131,11 +131,7 @@ fn expected(case: &Case) -> Vec<String> {
             ProbeKind::Semi if !matches.is_empty() => emit(vec![]),
             ProbeKind::Anti if matches.is_empty() => emit(vec![]),
             ProbeKind::NullAwareAnti if matches.is_empty() && !unknown => emit(vec![]),
-            ProbeKind::Mark => emit(vec![match (matches.is_empty(), unknown) {
-                (false, _) => Value::Bool(true),
-                (true, true) => Value::Null,
-                (true, false) => Value::Bool(false),
-            }]),
+            ProbeKind::Mark => emit(vec![Value::Bool(!matches.is_empty())]),
             _ => {}
         }
     }
@@ -179,7 +175,10 @@ fn found(case: &Case, build: Arc<BuildTable>, batch_rows: usize) -> Vec<String> 
                 columns.push(named(&format!("p{i}"), reg(first + i, data_type, true, "p")));
             }
         }
-        ProbeKind::Mark => columns.push(named("mark", reg(first, DataType::Bool, true, "mark"))),
+        ProbeKind::Mark => {
+            let mark = reg(first + payload.len(), DataType::Bool, false, "mark");
+            columns.push(named("mark", mark));
+        }
         _ => {}
     }
     let step = Step::Probe(Probe {
