@@ -13,7 +13,7 @@ use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use headrace_format::arrow::ir_type;
-use headrace_ir::{CompareOp, DataType, Expr, Field, ProbeKind, Scalar};
+use headrace_ir::{CompareOp, Expr, Field, ProbeKind};
 use headrace_pipeline::WhyNot;
 
 use super::graph::{Edge, Filtered, Graph, SideJoin};
