@@ -163,6 +163,13 @@ HR_DEVICE i128 warp_max(i128 value)
 }
 HR_DEVICE bool first_lane() { return (threadIdx.x & 31u) == 0; }
 
+// Adds what each thread of the warp counted, all of which must be here.
+template <typename T> HR_DEVICE void add_count(u64* to, T count)
+{
+    const u64 all = warp_sum(u64(count));
+    if (first_lane() && all != 0) atomicAdd(to, all);
+}
+
 // Copies a table into shared memory; both are multiples of 16 bytes and so aligned.
 HR_DEVICE void copy_to_shared(void* to, const void* from, u32 bytes)
 {

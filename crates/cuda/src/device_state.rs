@@ -1,7 +1,7 @@
 //! What an execution gathers on the device: a status, accumulators and groups.
 //!
 //! ```text
-//! | status | groups used | accumulator 0 | accumulator 1 | ..
+//! | status | rows that each step left | groups used | accumulator 0 | accumulator 1 | ..
 //! ```
 //!
 //! All of it is one buffer, so that it is cleared by one copy from an image of itself, and comes
@@ -15,7 +15,7 @@ use headrace_gpu::{DeviceBuffer, Stream};
 use headrace_pipeline::state::AccumulatorState;
 
 use crate::accumulator::DeviceAccumulator;
-use crate::decode::accumulator_state;
+use crate::decode::{accumulator_state, chunks};
 use crate::device::CudaDevice;
 use crate::error::CudaError;
 use crate::groups::{GroupRoom, GroupTableLayout};
@@ -24,12 +24,12 @@ use crate::program::CudaProgram;
 use crate::status::STATUS_BYTES;
 use crate::tuning::Tuning;
 
-/// Where the number of groups lies, and the bytes of the texts that they keep.
-const USED_AT: usize = STATUS_BYTES;
-const TEXTS_USED_AT: usize = USED_AT + 8;
+/// Where the rows lie that each step left, by its place in the pipeline.
+const ROWS_LEFT_AT: usize = STATUS_BYTES;
 
-/// Status and number of groups.
-const HEADER_BYTES: usize = STATUS_BYTES + 256;
+/// The number of groups, and the bytes of the texts that they keep, which follow it.
+const USED_BYTES: usize = 256;
+const TEXTS_USED_AT: usize = 8;
 
 /// Alignment of each accumulator.
 const ALIGN_BYTES: usize = 256;
@@ -61,6 +61,9 @@ pub(crate) struct GroupBuffers {
 /// See the module.
 pub(crate) struct DeviceState {
     buffer: DeviceBuffer,
+    steps: usize,
+    /// Where the number of groups lies.
+    used_at: usize,
     parts: Vec<Part>,
     pub(crate) groups: Option<GroupBuffers>,
     clear: Clear,
@@ -83,7 +86,9 @@ impl DeviceState {
             None => None,
         };
         let entries = groups.as_ref().map_or(program.groups, |groups| groups.room.capacity);
-        let mut end = HEADER_BYTES;
+        let steps = program.bound.steps.len();
+        let used_at = (ROWS_LEFT_AT + 8 * steps).next_multiple_of(ALIGN_BYTES);
+        let mut end = used_at + USED_BYTES;
         let mut parts = Vec::with_capacity(program.accumulators.len());
         for &kind in &program.accumulators {
             let bytes = (kind.bytes() * entries) as usize;
@@ -94,7 +99,7 @@ impl DeviceState {
         let is_small = end <= IMAGE_BYTES_MAX;
         let clear = if is_small { image(device, &parts, end)? } else { patterns(device, &parts)? };
         let host = if is_small { Some(PinnedLease::take(device, end)?) } else { None };
-        Ok(Self { buffer, parts, groups, clear, host })
+        Ok(Self { buffer, steps, used_at, parts, groups, clear, host })
     }
 
     /// Device memory of all of it.
@@ -112,12 +117,23 @@ impl DeviceState {
 
     /// Address of the number of groups.
     pub(crate) fn groups_used(&self) -> u64 {
-        self.buffer.ptr() + USED_AT as u64
+        self.buffer.ptr() + self.used_at as u64
     }
 
     /// Address of the number of bytes of the texts that groups keep.
     pub(crate) fn group_texts_used(&self) -> u64 {
-        self.buffer.ptr() + TEXTS_USED_AT as u64
+        self.groups_used() + TEXTS_USED_AT as u64
+    }
+
+    /// Address of the number of rows that the step at a place of the pipeline left.
+    pub(crate) fn rows_left_at(&self, place: usize) -> u64 {
+        assert!(place < self.steps, "a step of another pipeline");
+        self.buffer.ptr() + (ROWS_LEFT_AT + 8 * place) as u64
+    }
+
+    /// Status, rows and number of groups.
+    fn header_bytes(&self) -> usize {
+        self.used_at + USED_BYTES
     }
 
     /// Address of an accumulator.
@@ -130,14 +146,33 @@ impl DeviceState {
     /// # Safety
     /// The state must live until the stream has done it, and nothing else use it meanwhile.
     pub(crate) unsafe fn clear(&self, stream: &Stream) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.clear_from(0, stream) }
+    }
+
+    /// Queues what leaves no group. The rows that steps left are counted on.
+    ///
+    /// # Safety
+    /// As [`clear`](Self::clear).
+    pub(crate) unsafe fn clear_groups(&self, stream: &Stream) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.clear_from(self.used_at, stream) }
+    }
+
+    /// Clears what lies in the buffer from here on, and the table of groups.
+    ///
+    /// # Safety
+    /// As [`clear`](Self::clear).
+    unsafe fn clear_from(&self, at: usize, stream: &Stream) -> Result<(), CudaError> {
         match &self.clear {
             Clear::Image(image) => {
+                let bytes = image.bytes() - at;
                 // SAFETY: both buffers live as long as the state: the caller's promise.
-                unsafe { stream.copy_d2d_async(&self.buffer, 0, image, 0, image.bytes()) }?;
+                unsafe { stream.copy_d2d_async(&self.buffer, at, image, at, bytes) }?;
             }
             Clear::Fill(patterns) => {
                 // SAFETY: as above.
-                unsafe { stream.fill_async(&self.buffer, 0, HEADER_BYTES, 0) }?;
+                unsafe { stream.fill_async(&self.buffer, at, self.header_bytes() - at, 0) }?;
                 for (part, pattern) in self.parts.iter().zip(patterns) {
                     // SAFETY: as above.
                     unsafe { self.fill(stream, part, pattern.as_ref()) }?;
@@ -214,7 +249,7 @@ impl DeviceState {
             Some(host) if self.is_pinned() => Cow::Borrowed(&host.as_slice()[..bytes]),
             _ => {
                 // Of hashed groups only those that are there come back: see `queue_groups`.
-                let bytes = if self.groups.is_some() { HEADER_BYTES } else { bytes };
+                let bytes = if self.groups.is_some() { self.header_bytes() } else { bytes };
                 let mut all = vec![0u8; bytes];
                 stream.download(&self.buffer, 0, &mut all)?;
                 Cow::Owned(all)
@@ -233,13 +268,13 @@ impl DeviceState {
         to: &mut [u8],
     ) -> Result<(), CudaError> {
         // SAFETY: the caller's promise.
-        Ok(unsafe { stream.copy_d2h_async(&self.buffer, USED_AT, to) }?)
+        Ok(unsafe { stream.copy_d2h_async(&self.buffer, self.used_at, to) }?)
     }
 
     /// Waits for the stream; the number of hashed groups, as a launch leaves it.
     pub(crate) fn take_groups_used(&self, stream: &Stream) -> Result<u32, CudaError> {
         let mut used = [0u8; 4];
-        stream.download(&self.buffer, USED_AT, &mut used)?;
+        stream.download(&self.buffer, self.used_at, &mut used)?;
         Ok(u32::from_le_bytes(used))
     }
 
@@ -251,8 +286,27 @@ impl DeviceState {
     ) -> Result<Option<(u64, u64)>, CudaError> {
         let Some(texts) = &groups.texts else { return Ok(None) };
         let mut used = [0u8; 8];
-        stream.download(&self.buffer, TEXTS_USED_AT, &mut used)?;
+        stream.download(&self.buffer, self.used_at + TEXTS_USED_AT, &mut used)?;
         Ok(Some((texts.ptr(), u64::from_le_bytes(used).min(groups.room.texts_bytes))))
+    }
+
+    /// Waits for the stream; the rows that each step left, by its place in the pipeline. `is_fetched`:
+    /// what [`Self::begin_fetch`] copied is still so.
+    pub(crate) fn take_rows_left(
+        &self,
+        stream: &Stream,
+        is_fetched: bool,
+    ) -> Result<Vec<u64>, CudaError> {
+        let mut left = vec![0u8; 8 * self.steps];
+        match &self.host {
+            Some(host) if is_fetched && self.is_pinned() => {
+                stream.synchronize()?;
+                left.copy_from_slice(&host.as_slice()[ROWS_LEFT_AT..][..8 * self.steps]);
+            }
+            _ if left.is_empty() => {}
+            _ => stream.download(&self.buffer, ROWS_LEFT_AT, &mut left)?,
+        }
+        Ok(chunks::<8>(&left).map(u64::from_le_bytes).collect())
     }
 
     /// Bytes of a hashed group on its way to the host.

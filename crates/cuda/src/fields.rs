@@ -51,6 +51,8 @@ pub enum Param {
     RunsLeft,
     /// Address where warps write down the run at which they leave; 0: nowhere.
     RunsLeave,
+    /// Address of the number of rows (`u64`) that the step at this index has left so far.
+    RowsLeft(usize),
     /// Address of the number of output rows (`u64`).
     RowsUsed,
     /// Number of rows for which the output buffers have room.

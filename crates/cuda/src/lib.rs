@@ -79,6 +79,7 @@ mod upload;
 
 pub use device::{CudaDevice, CudaOptions};
 pub use error::CudaError;
+pub use execution::StepsLeft;
 pub use layout::SegmentLayout;
 pub use pages::PageOwner;
 pub use program::CudaProgram;

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::device::CudaDevice;
 use crate::error::CudaError;
-use crate::execution::CudaExecution;
+use crate::execution::{CudaExecution, StepsLeft};
 use crate::layout::SegmentLayout;
 use crate::pinned::Ring;
 use crate::resident::ResidentColumn;
@@ -33,6 +33,9 @@ use crate::stream_program::{ChunkBounds, StreamProgram};
 pub struct CudaAnswer {
     /// Accumulators of an aggregation by dense groups.
     pub state: Option<DenseState>,
+    /// What the steps left, all devices together: nothing if no kernel was needed, `None` where they ran
+    /// in several orders.
+    pub steps: Option<StepsLeft>,
     /// What was done on all devices; the time of kernels is that of the device that took longest.
     pub stats: CudaStats,
 }
@@ -348,13 +351,32 @@ fn answer(
     is_only: bool,
 ) -> Result<CudaAnswer, CudaError> {
     execution.hand_over(output, is_only)?;
-    Ok(CudaAnswer { state: execution.take_dense()?, stats: execution.stats })
+    let (state, stats) = (execution.take_dense()?, execution.stats);
+    Ok(CudaAnswer { state, steps: execution.steps_left()?, stats })
+}
+
+/// What the steps left on all devices that ran any; `None` if these ran them in several orders.
+fn steps_together<'a>(answers: impl Iterator<Item = Option<&'a StepsLeft>>) -> Option<StepsLeft> {
+    let mut whole = StepsLeft::default();
+    for part in answers {
+        let part = part?;
+        if whole.places.is_empty() {
+            whole = part.clone();
+        } else if whole.places == part.places {
+            let sums = whole.rows.iter_mut().zip(&part.rows);
+            sums.for_each(|(sum, rows)| *sum = sum.zip(*rows).map(|(sum, rows)| sum + rows));
+        } else if !part.places.is_empty() {
+            return None;
+        }
+    }
+    Some(whole)
 }
 
 /// The answers of all devices as one.
 fn merged(bound: &Bound, answers: Vec<CudaAnswer>) -> Result<CudaAnswer, CudaError> {
     let mut whole = CudaAnswer::default();
-    for CudaAnswer { state, stats } in answers {
+    whole.steps = steps_together(answers.iter().map(|answer| answer.steps.as_ref()));
+    for CudaAnswer { state, stats, .. } in answers {
         match (&mut whole.state, state) {
             (Some(whole), Some(part)) => {
                 let BoundSink::Aggregate { accumulators, .. } = &bound.sink else {

@@ -37,7 +37,7 @@ use crate::config::{HeadraceConfig, settings_of, statement_timeout_of};
 use crate::copy::Staging;
 use crate::copy_beside::staged;
 use crate::error::blocking;
-use crate::explain::{as_shown, is_explained, table_notes};
+use crate::explain::{as_shown, explained, is_explained, table_notes};
 use crate::fixes::cast_names::Named;
 use crate::fixes::deep_expressions::OnLargeStack;
 use crate::fixes::extremes;
@@ -341,7 +341,10 @@ impl Session {
         let logical = with_table_made(&self.context, self.runner.budget(), logical).await?;
         let frame = self.context.execute_logical_plan(logical).await?;
         self.remembered.apply(change, text);
-        let plan = frame.create_physical_plan().await?;
+        let plan = match explained(&state, frame.logical_plan()).await? {
+            Some(plan) => plan,
+            None => frame.create_physical_plan().await?,
+        };
         let loan =
             tables.and_then(|tables| self.plans.put(text, options, tables, &plan, headers.clone()));
         Ok((KnownPlan { plan, headers, loan }, staging))
@@ -410,11 +413,14 @@ impl Query {
 
     fn delivered(&self, stream: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
         let (headers, loan) = (self.headers.clone(), self.loan.clone());
-        let is_plan = is_explained(self.plan.as_ref());
+        let explained = is_explained(self.plan.as_ref()).then(|| Arc::clone(&self.plan));
         let rename = move |batch: Result<RecordBatch>| {
             let _held = &loan;
             let batch = renamed(batch?, &headers)?;
-            if is_plan { as_shown(batch) } else { Ok(batch) }
+            match &explained {
+                Some(plan) => as_shown(batch, plan.as_ref()),
+                None => Ok(batch),
+            }
         };
         let batches = caught_stream(stream.map(rename));
         let batches = self.waiting.clone().stream(batches);

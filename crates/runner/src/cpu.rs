@@ -59,7 +59,10 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     for worker in &workers {
         left.iter_mut().zip(worker.rows_left()).for_each(|(sum, rows)| *sum += rows);
     }
-    let steps = Done::steps(program.bound(), Some(&left));
+    // No step makes rows of none: 0 before more was not counted.
+    let is_counted = |at: usize| left[at] > 0 || left[at..].iter().all(|&rows| rows == 0);
+    let rows_left = |at: usize| is_counted(at).then_some(left[at]);
+    let steps = Done::steps(&program.bound().places, rows_left);
     let output = program.finish_each(workers, task.build_options, task.emit)?;
     let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
     let spilled_bytes = options.spilled.spilled_bytes();

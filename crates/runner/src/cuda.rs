@@ -252,7 +252,12 @@ impl Answered<'_> {
         let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
         let output = Output::Batches(batches);
         let spilled_bytes = options.spilled.spilled_bytes();
-        let steps = Done::steps(bound, None);
+        let steps = match answer.steps {
+            Some(left) if !left.places.is_empty() => Done::steps(&left.places, |at| left.rows[at]),
+            // No row came.
+            Some(_) => Done::steps(&bound.places, |_| Some(0)),
+            None => Done::steps(&bound.places, |_| None),
+        };
         Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes, steps })
     }
 }

@@ -7,7 +7,7 @@ use headrace_flow::{CancelToken, ConsumerLimit, RaceReport};
 use headrace_format::ChunkTotals;
 use headrace_io::MemoryBudget;
 use headrace_ir::Pipeline;
-use headrace_pipeline::{Bound, BuildTable, build::BuildOptions, state::Output};
+use headrace_pipeline::{BuildTable, build::BuildOptions, state::Output};
 
 use crate::report::StepRows;
 use crate::runner::Runner;
@@ -81,15 +81,9 @@ pub struct Done {
 }
 
 impl Done {
-    /// The steps of a bound pipeline with the rows that each left.
-    pub fn steps(bound: &Bound, left: Option<&[u64]>) -> Vec<StepRows> {
-        let rows = |at: usize| {
-            let left = left?;
-            // No step makes rows of none: 0 before more was not counted.
-            let is_counted = left[at] > 0 || left[at..].iter().all(|&rows| rows == 0);
-            is_counted.then_some(left[at])
-        };
-        let places = bound.places.iter().enumerate();
-        places.map(|(at, &step)| StepRows { step, rows: rows(at) }).collect()
+    /// The steps of a pipeline in the order in which they ran, with the rows that each left.
+    pub fn steps(places: &[usize], left: impl Fn(usize) -> Option<u64>) -> Vec<StepRows> {
+        let places = places.iter().enumerate();
+        places.map(|(at, &step)| StepRows { step, rows: left(at) }).collect()
     }
 }

@@ -287,9 +287,12 @@ impl Writer for TableWriter {
 fn plan_texts(batch: &RecordBatch) -> Option<Vec<String>> {
     let kinds = batch.column(0).as_string_opt::<i32>()?;
     let plans = batch.column(1).as_string_opt::<i32>()?;
-    let pairs = kinds.iter().flatten().zip(plans.iter().flatten());
-    let runs = pairs.filter(|(kind, _)| *kind != "logical_plan");
-    Some(runs.map(|(_, plan)| plan.to_string()).collect())
+    let pairs: Vec<_> = kinds.iter().flatten().zip(plans.iter().flatten()).collect();
+    // Some formats show the logical plan alone.
+    let is_wanted = |kind: &str| kind != "logical_plan";
+    let shows_all = !pairs.iter().any(|(kind, _)| is_wanted(kind));
+    let wanted = pairs.into_iter().filter(|(kind, _)| shows_all || is_wanted(kind));
+    Some(wanted.map(|(_, plan)| plan.to_string()).collect())
 }
 
 #[cfg(test)]

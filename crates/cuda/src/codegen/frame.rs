@@ -37,6 +37,7 @@ impl Generator<'_> {
         let body = std::mem::take(&mut self.body).into_text();
         let mut text = Writer::default();
         self.preamble(&mut text);
+        let (counters, counted) = self.counters();
         let (prologue, epilogue) = self.block_frame(sink)?;
         let (runs, leave) = self.run_loop(sink);
         self.structs(&mut text);
@@ -45,6 +46,7 @@ impl Generator<'_> {
         for line in prologue {
             text.line(line);
         }
+        counters.into_iter().for_each(|line| text.line(line));
         text.line("u32 s = 0;");
         text.line("const u32 tiles = u32(p.tiles), stride = gridDim.x * p.run_tiles;");
         runs.into_iter().for_each(|line| text.line(line));
@@ -64,7 +66,7 @@ impl Generator<'_> {
         text_so_far.push_str(&body);
         let mut text = Writer::at_depth(2);
         text.close_with("}");
-        for line in leave.into_iter().chain(epilogue) {
+        for line in leave.into_iter().chain(counted).chain(epilogue) {
             text.line(line);
         }
         text.close();
@@ -79,6 +81,20 @@ impl Generator<'_> {
             shared_bytes: self.shared.bytes,
             shared_builds: self.shared.builds,
         })
+    }
+
+    /// The variables that count what steps leave, and what adds them up. A launch has too few rows for a
+    /// thread to count beyond 32 bits, unless a row has several matches.
+    fn counters(&mut self) -> (Vec<String>, Vec<String>) {
+        let c_type = if self.walks { "u64" } else { "u32" };
+        let mut counters = Vec::new();
+        let mut counted = Vec::new();
+        for (step, name) in std::mem::take(&mut self.left) {
+            let total = self.param(Param::RowsLeft(step), "u64*", &name);
+            counters.push(format!("{c_type} {name} = 0;"));
+            counted.push(format!("hr::add_count({total}, {name});"));
+        }
+        (counters, counted)
     }
 
     fn preamble(&self, text: &mut Writer) {

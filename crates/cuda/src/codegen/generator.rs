@@ -49,6 +49,8 @@ pub(super) struct Generator<'a> {
     pub(super) walks: bool,
     /// Loops over matches that are open.
     pub(super) open_loops: usize,
+    /// Steps whose rows are counted, each with the variable.
+    pub(super) left: Vec<(usize, String)>,
     /// The step from which on rows are taken one by one.
     pub(super) queue_step: Option<usize>,
     /// Whether they are.
@@ -86,6 +88,7 @@ impl<'a> Generator<'a> {
             keys_folded: Vec::new(),
             walks: bound.steps.iter().any(walks_step),
             open_loops: 0,
+            left: Vec::new(),
             queue_step,
             one_by_one: false,
         };

@@ -111,6 +111,7 @@ fn generate(bound: Arc<Bound>, layout: &SegmentLayout, tuning: Tuning) -> Result
             generator.take_one_by_one()?;
         }
         index = generator.steps_at(index)?;
+        generator.count_left(index - 1);
     }
     if queue_step == Some(index) {
         generator.take_one_by_one()?;

@@ -48,6 +48,16 @@ impl Generator<'_> {
         Ok(index + 1)
     }
 
+    /// Counts the rows that a step left, unless it keeps all.
+    pub(super) fn count_left(&mut self, step: usize) {
+        if matches!(self.bound.steps[step], BoundStep::Compute { .. }) {
+            return;
+        }
+        let name = self.names.unique(&format!("left_{step}"));
+        self.body.line(format!("{name} += __popc(alive);"));
+        self.left.push((step, name));
+    }
+
     /// Filters of the same columns none of which can fail, or a single one.
     fn filters(&mut self, filters: &[&BoundExpr]) -> Result<()> {
         let [first, _, ..] = filters else {

@@ -80,7 +80,7 @@ impl CudaExecution {
         hand_over(&self.device, stream, state, output, false)?;
         // SAFETY: the state lives as long as the execution; whoever launches waits for it, as
         // promised.
-        unsafe { state.clear(stream) }?;
+        unsafe { state.clear_groups(stream) }?;
         self.flushes += 1;
         Ok(())
     }

@@ -77,6 +77,7 @@ impl CudaExecution {
                 Param::FirstPlace => (index as u64) << PLACE_BITS,
                 Param::RunTiles => run_tiles,
                 Param::Constant(i) => kernel.program.constants[i],
+                Param::RowsLeft(step) => state.rows_left_at(kernel.program.bound.places[step]),
                 Param::RowsUsed => status,
                 Param::Accumulator(i) => state.accumulator(i),
                 Param::GroupSlots => groups.map_or(0, |g| g.slots.ptr()),

@@ -4,13 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{Array, RecordBatch};
-use headrace_cuda::RowOutput;
+use headrace_cuda::{RowOutput, StepsLeft};
 use headrace_ir::{Input, Pipeline, Source};
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
-use headrace_pipeline::bound::Bound;
-use headrace_pipeline::cpu::{CpuProgram, WorkerOptions};
+use headrace_pipeline::bound::{Bound, BoundSink, BoundStep};
+use headrace_pipeline::cpu::{CpuProgram, CpuWorker, WorkerOptions};
 use headrace_pipeline::state::Output;
-use headrace_pipeline::{BuildTable, WhyNot};
+use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 
 use crate::corpus::Case;
 use crate::data::{Shape, Table};
@@ -67,17 +67,49 @@ pub fn on_cpu(bound: &Arc<Bound>, table: &Table) -> Answer {
 /// As above, before it is text.
 pub fn batches_on_cpu(bound: &Arc<Bound>, table: &Table) -> Result<Vec<RecordBatch>, String> {
     let program = CpuProgram::compile(Arc::clone(bound)).unwrap();
-    let run = || {
-        let mut worker = program.worker(&WorkerOptions::new(1 << 30))?;
-        for segment in &table.segments {
-            worker.execute(&table.view(segment))?;
-        }
-        program.finish(vec![worker], Default::default())
-    };
+    let run = || program.finish(vec![worker_after(&program, table)?], Default::default());
     match run() {
         Ok(Output::Batches(batches)) => Ok(batches),
         Ok(Output::Build(_)) => panic!("a build"),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A worker that has seen all of a table.
+fn worker_after(program: &Arc<CpuProgram>, table: &Table) -> Result<CpuWorker, ExecError> {
+    let mut worker = program.worker(&WorkerOptions::new(1 << 30))?;
+    for segment in &table.segments {
+        worker.execute(&table.view(segment))?;
+    }
+    Ok(worker)
+}
+
+/// The rows that each step of a pipeline leaves on the cores; none where a limit ends it.
+pub fn left_on_cpu(bound: &Arc<Bound>, table: &Table) -> Vec<u64> {
+    // Of the first rows, the cores drop early what cannot be among them.
+    let is_limited = matches!(
+        bound.sink,
+        BoundSink::Rows { limit: Some(_), .. } | BoundSink::Sorted { limit: Some(_), .. }
+    );
+    let program = CpuProgram::compile(Arc::clone(bound)).unwrap();
+    match worker_after(&program, table) {
+        Ok(worker) if !is_limited => worker.rows_left().to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// Steps left as many rows as on the cores, where both counted them and in the same order; the last step
+/// in any order. Only a computation that comes first may be uncounted there. Nothing is compared with
+/// nothing.
+pub fn assert_left(what: &str, bound: &Bound, on_cpu: &[u64], found: &StepsLeft) {
+    let Some((last, _)) = on_cpu.split_last() else { return };
+    let is_computed = bound.steps.iter().all(|step| matches!(step, BoundStep::Compute { .. }));
+    let wanted = (!is_computed).then_some(*last);
+    assert_eq!(found.rows.last(), Some(&wanted), "{what}: {found:?}, {on_cpu:?}");
+    for (step, (found_rows, rows)) in found.rows.iter().zip(on_cpu).enumerate() {
+        let Some(found_rows) = found_rows else { continue };
+        let is_same = found.places == bound.places && *rows > 0;
+        assert!(!is_same || found_rows == rows, "{what}, step {step}: {found:?}, {on_cpu:?}");
     }
 }
 

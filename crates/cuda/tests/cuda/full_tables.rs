@@ -289,7 +289,7 @@ fn a_million_groups(devices: &[Arc<CudaDevice>]) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table");
         let sources = write_file(&table, &format!("{name} {}", devices.len()), &path);
-        let stored = Stored { devices, bound: &bound, sources: &sources };
+        let stored = Stored { devices, bound: &bound, sources: &sources, left: &[] };
         for memory_bytes in [1 << 30, 16 << 20] {
             let check = |spilling: Spilling, found: Vec<RecordBatch>, way: &str| {
                 let found = totals(&found);
@@ -329,7 +329,7 @@ fn gpu_a_query_that_is_cancelled_while_its_table_is_emptied_ends_and_leaves_noth
     let path = folder.path().join("table");
     let sources = write_file(&table, "cancelled", &path);
     let devices = small_tables(1);
-    let stored = Stored { devices: &devices, bound: &bound, sources: &sources };
+    let stored = Stored { devices: &devices, bound: &bound, sources: &sources, left: &[] };
     let cancelled = spilling(16 << 20).cancelled();
     let error = stored.stream_with(&cancelled.options).unwrap_err();
     assert!(error.contains("cancelled"), "{error}");

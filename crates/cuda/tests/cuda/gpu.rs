@@ -20,7 +20,9 @@ use headrace_pipeline::state::finish_dense;
 
 use crate::corpus;
 use crate::data::{Shape, Table};
-use crate::differential::{Answer, assert_same, bound_of, lines, on_cpu, shapes, text_shapes};
+use crate::differential::{
+    Answer, assert_left, assert_same, bound_of, left_on_cpu, lines, on_cpu, shapes, text_shapes,
+};
 
 fn open() -> Arc<CudaDevice> {
     CudaDevice::open(0, CudaOptions { borrows_max: 0, ..CudaOptions::default() }).unwrap()
@@ -90,7 +92,10 @@ pub fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> An
         // SAFETY: the buffers hold the table's segments in its layout and outlive the call.
         unsafe { execution.run(&layout, &segments, 100_000, output) }?;
         execution.hand_over(output, true)?;
-        Ok(CudaAnswer { state: execution.take_dense()?, stats: execution.stats })
+        let state = execution.take_dense()?;
+        let steps = execution.steps_left()?;
+        assert_left("uploaded", bound, &left_on_cpu(bound, table), steps.as_ref().unwrap());
+        Ok(CudaAnswer { state, steps, stats: execution.stats })
     };
     answer_of(bound, |output| run(output).map_err(|e: CudaError| e.to_string()))
 }
@@ -256,6 +261,8 @@ pub struct Stored<'a> {
     pub devices: &'a [Arc<CudaDevice>],
     pub bound: &'a Arc<Bound>,
     pub sources: &'a [SegmentSource],
+    /// What the steps leave, to be compared; nothing: it is not.
+    pub left: &'a [u64],
 }
 
 impl Stored<'_> {
@@ -264,6 +271,11 @@ impl Stored<'_> {
         let limits = ChunkLimits { slot_bytes: u64::MAX, segments: 2, rows: u64::MAX };
         let chunks = chunked(self.sources.to_vec(), self.devices.len(), limits);
         CudaRun::new(self.devices, self.bound, RunSource::of(chunks)).map_err(|e| e.to_string())
+    }
+
+    fn assert_left(&self, what: &str, answer: &CudaAnswer) {
+        let steps = answer.steps.as_ref().expect("steps in one order");
+        assert_left(what, self.bound, self.left, steps);
     }
 
     /// A run over resident columns. `stream` brings those that a limit may have left out.
@@ -324,6 +336,7 @@ impl Stored<'_> {
                 let read = report.bytes_by_path.total();
                 let as_known = if is_exact { bytes == Some(read) } else { Some(read) <= bytes };
                 assert!(report.ended_early || as_known, "{read} bytes of {bytes:?}");
+                self.assert_left("streamed", &answer);
                 Ok(answer)
             }
             Err(error) => Err(match std::error::Error::source(&error) {
@@ -346,6 +359,7 @@ impl Stored<'_> {
         batches_of(self.bound, options, |output| {
             let (answer, report) = runs.run(output).map_err(|e| e.to_string())?.unwrap();
             assert_eq!(report.bytes_by_path.total(), report.bytes_by_path.resident_device);
+            self.assert_left("resident", &answer);
             Ok(answer)
         })
     }
@@ -362,11 +376,12 @@ pub fn stream_and_run_resident(devices: &[Arc<CudaDevice>], cases: Vec<corpus::C
             let table = Table::random(shape, &rows);
             let bound = bound_of(&case, &table, &builds).unwrap();
             let cpu = on_cpu(&bound, &table);
+            let left = left_on_cpu(&bound, &table);
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("table");
             let identity = format!("{} {shape:?} {}", case.name, devices.len());
             let sources = write_file(&table, &identity, &path);
-            let stored = Stored { devices, bound: &bound, sources: &sources };
+            let stored = Stored { devices, bound: &bound, sources: &sources, left: &left };
             assert_same(case.name, shape, &cpu, &stored.stream(), "");
             if cpu.is_err() {
                 continue;

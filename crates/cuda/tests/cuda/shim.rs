@@ -13,7 +13,7 @@ use headrace_cuda::parts::{
     KERNEL_NAME, Param, RowRoom, TEXT_VALUE_BYTES, accumulator_state, base_of, piece_bytes,
     text_lengths,
 };
-use headrace_cuda::{CudaProgram, RowOutput, Tuning};
+use headrace_cuda::{CudaProgram, RowOutput, StepsLeft, Tuning};
 use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::state::{DenseState, finish_dense};
@@ -21,7 +21,8 @@ use headrace_pipeline::state::{DenseState, finish_dense};
 use crate::corpus;
 use crate::data::{Shape, Table};
 use crate::differential::{
-    Answer, assert_same, bound_of, failed_of, lines, on_cpu, shapes, text_shapes,
+    Answer, assert_left, assert_same, bound_of, failed_of, left_on_cpu, lines, on_cpu, shapes,
+    text_shapes,
 };
 
 unsafe extern "C" {
@@ -254,6 +255,7 @@ pub fn run_on_shim(
         Some((_, shape)) => shape,
         None => row_room.shape((BLOCKS, RUN_TILES)).unwrap(),
     };
+    let mut rows_left = Memory::zeroed(bound.steps.len() * 8);
     let mut runs_left = Memory::zeroed(shape.blocks_max as usize * 4);
     let mut params: Vec<u64> = program
         .params
@@ -265,6 +267,7 @@ pub fn run_on_shim(
             Param::FirstPlace => 0,
             Param::RunTiles => shape.run_tiles,
             Param::Constant(i) => program.constants[i],
+            Param::RowsLeft(step) => rows_left.address() + 8 * step as u64,
             Param::RowsUsed => status_memory.address() + 8,
             Param::RowsCapacity => output_rows,
             Param::RowLimit => shape.limit.unwrap_or(u64::MAX),
@@ -354,6 +357,10 @@ pub fn run_on_shim(
         }
         params[at.unwrap()] = runs_left.address();
     }
+    let left = rows_left.bytes(bound.steps.len() * 8);
+    let rows = |at: usize| u64::from_le_bytes(left[8 * at..][..8].try_into().unwrap());
+    let left = StepsLeft::new(program, rows);
+    assert_left("on the shim", bound, &left_on_cpu(bound, table), &left);
     if let BoundSink::Aggregate { grouping: Grouping::Dense { .. }, .. } = &bound.sink {
         let states = program
             .accumulators

@@ -37,6 +37,9 @@ struct Params {
     alignas(8) i32 literal_1;
     alignas(8) i32 literal_2;
     alignas(8) i32 literal_3;
+    u64* left_0;
+    u64* left_2;
+    u64* left_4;
     alignas(8) u32 block_count_0_at;
     alignas(8) u32 block_count_0_words;
     alignas(8) u32 block_sum_1_at;
@@ -62,6 +65,9 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
     u32 my_count_0 = 0;
     i64 my_sum_1 = 0;
     __syncthreads();
+    u32 left_0 = 0;
+    u32 left_2 = 0;
+    u32 left_4 = 0;
     u32 s = 0;
     const u32 tiles = u32(p.tiles), stride = gridDim.x * p.run_tiles;
     for (u32 run = blockIdx.x * p.run_tiles; run < tiles; run += stride)
@@ -88,12 +94,14 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
                 hits_0 = hr::push_bit(hits_0, hr::bit_first(shared_present, slot));
             }
             alive &= hits_0 >> (32u - ROWS);
+            left_0 += __popc(alive);
 
             // filter column1 >= ?
             // filter column1 <= ?
             EACH_ROW(r) {
                 if (!(bool((column1[r] >= p.literal)) & bool((column1[r] <= p.literal_1)))) alive &= ~(1u << r);
             }
+            left_2 += __popc(alive);
         } while (false);
 
         // rows that are left, one by one
@@ -114,6 +122,7 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             EACH_ROW(r) {
                 if (!(bool((column2[r] >= p.literal_2)) & bool((column2[r] <= p.literal_3)))) alive &= ~(1u << r);
             }
+            left_4 += __popc(alive);
 
             // aggregate sum(column3 * column1)
             if (alive == 0) continue;
@@ -129,6 +138,9 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             }
         }
     }}
+    hr::add_count(p.left_0, left_0);
+    hr::add_count(p.left_2, left_2);
+    hr::add_count(p.left_4, left_4);
 
     // merge the block's accumulators
     my_count_0 = hr::warp_sum(my_count_0);

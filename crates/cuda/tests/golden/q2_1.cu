@@ -42,6 +42,9 @@ struct Params {
     alignas(8) u32 build_base_3;
     const u8* payload_1;
     i64 computed4_base;
+    u64* left_0;
+    u64* left_1;
+    u64* left_2;
     alignas(8) u32 block_count_0_at;
     alignas(8) u32 block_count_0_words;
     alignas(8) u32 block_sum_1_at;
@@ -69,6 +72,9 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
     hr::copy_to_shared(shared_present, p.present, p.shared_present_bytes);
     const u32 first_group = p.first_group_0 + (threadIdx.x / 32u & p.replica_mask) * p.groups;
     __syncthreads();
+    u32 left_0 = 0;
+    u32 left_1 = 0;
+    u32 left_2 = 0;
     u32 s = 0;
     const u32 tiles = u32(p.tiles), stride = gridDim.x * p.run_tiles;
     for (u32 run = blockIdx.x * p.run_tiles; run < tiles; run += stride)
@@ -93,6 +99,7 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
                 hits_0 = hr::push_bit(hits_0, hr::bit_first(shared_present, slot));
             }
             alive &= hits_0 >> (32u - ROWS);
+            left_0 += __popc(alive);
         } while (false);
 
         // rows that are left, one by one
@@ -115,6 +122,7 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
                 hits_1 = hr::push_bit(hits_1, hr::bit_first(p.present_1, slot));
             }
             alive &= hits_1 >> (32u - ROWS);
+            left_1 += __popc(alive);
 
             // probe inner on column0 -> computed5
             if (alive == 0) continue;
@@ -135,6 +143,7 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             u32 group[ROWS];
             EACH_ROW(r) group[r] = first_group;
             EACH_ROW(r) group[r] += u32(computed5[r]) * p.group_stride;
+            left_2 += __popc(alive);
 
             // aggregate sum(column3) by computed5, computed4
             if (alive == 0) continue;
@@ -156,6 +165,9 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             }
         }
     }}
+    hr::add_count(p.left_0, left_0);
+    hr::add_count(p.left_1, left_1);
+    hr::add_count(p.left_2, left_2);
 
     // merge the block's accumulators
     __syncthreads();

@@ -52,6 +52,10 @@ struct Params {
     const u8* payload_2;
     i64 computed6_base;
     alignas(8) u32 group_stride_1;
+    u64* left_0;
+    u64* left_1;
+    u64* left_2;
+    u64* left_3;
     alignas(8) u32 block_count_0_at;
     alignas(8) u32 block_count_0_words;
     alignas(8) u32 block_sum_1_at;
@@ -83,6 +87,10 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
     hr::copy_to_shared(shared_present_1, p.present_1, p.shared_present_1_bytes);
     const u32 first_group = p.first_group_0 + (threadIdx.x / 32u & p.replica_mask) * p.groups;
     __syncthreads();
+    u32 left_0 = 0;
+    u32 left_1 = 0;
+    u32 left_2 = 0;
+    u32 left_3 = 0;
     u32 s = 0;
     const u32 tiles = u32(p.tiles), stride = gridDim.x * p.run_tiles;
     for (u32 run = blockIdx.x * p.run_tiles; run < tiles; run += stride)
@@ -109,6 +117,7 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
                 hits_0 = hr::push_bit(hits_0, hr::bit_first(shared_present, slot));
             }
             alive &= hits_0 >> (32u - ROWS);
+            left_0 += __popc(alive);
 
             // probe inner on column0 -> computed7
             if (alive == 0) continue;
@@ -118,6 +127,7 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
                 hits_1 = hr::push_bit(hits_1, hr::bit_first(shared_present_1, slot));
             }
             alive &= hits_1 >> (32u - ROWS);
+            left_1 += __popc(alive);
 
             // probe semi on column1
             if (alive == 0) continue;
@@ -129,6 +139,7 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
                 hits_2 = hr::push_bit(hits_2, hr::bit_first(p.present_2, slot));
             }
             alive &= hits_2 >> (32u - ROWS);
+            left_2 += __popc(alive);
         } while (false);
 
         // rows that are left, one by one
@@ -156,6 +167,7 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             u32 group[ROWS];
             EACH_ROW(r) group[r] = first_group;
             EACH_ROW(r) group[r] += u32(computed8[r]);
+            left_3 += __popc(alive);
 
             // aggregate sum(column4 - column5) by computed7, computed6, computed8
             if (alive == 0) continue;
@@ -194,6 +206,10 @@ HR_KERNEL headrace_pipeline(HR_CONSTANT Params p) {
             }
         }
     }}
+    hr::add_count(p.left_0, left_0);
+    hr::add_count(p.left_1, left_1);
+    hr::add_count(p.left_2, left_2);
+    hr::add_count(p.left_3, left_3);
 
     // merge the block's accumulators
     __syncthreads();
