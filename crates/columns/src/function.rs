@@ -145,6 +145,7 @@ fn compute(
             all(Data::I32(texts.iter().map(|text| text.len() as i32).collect()))
         }
         (Function::Abs, data) => Some(absolute(data, valid)?.map(|data| (data, None))),
+        (Function::BitCount, data) => all(Data::I64(ones(data)?.into())),
         (Function::Floor | Function::Ceil, Data::I128(values)) => {
             let DataType::Decimal128 { precision, scale } = *target.data_type else { return None };
             let unit = 10i128.checked_pow(u32::try_from(scale).ok()?)?;
@@ -246,6 +247,19 @@ fn absolute(data: &Data<'_>, valid: Option<&[u8]>) -> Option<Result<Data<'static
         Data::I128(values) => Ok(Data::I128(values.iter().map(|v| v.wrapping_abs()).collect())),
         data => Ok(floats(data, f64::abs, f32::abs)?),
     })
+}
+
+/// Ones among the bits of integers.
+fn ones(data: &Data<'_>) -> Option<Vec<i64>> {
+    macro_rules! ones_of {
+        ($($variant:ident),*) => {
+            match data {
+                $(Data::$variant(values) => values.iter().map(|v| v.count_ones().into()).collect(),)*
+                _ => return None,
+            }
+        };
+    }
+    Some(ones_of!(I8, I16, I32, I64, U8, U16, U32, U64))
 }
 
 /// What floats are multiplied by before they are rounded to whole numbers.

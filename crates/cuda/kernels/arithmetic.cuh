@@ -147,6 +147,11 @@ HR_DEVICE i128 divide_rounding(i128 value, i128 factor)
 HR_DEVICE f32 magnitude(f32 a) { return fabsf(a); }
 HR_DEVICE f64 magnitude(f64 a) { return fabs(a); }
 HR_DEVICE i128 magnitude_wrapping(i128 a) { return a < 0 ? negate_wrapping<i128>(a) : a; }
+template <typename T> HR_DEVICE i64 bit_count(T a)
+{
+    const u64 bits = u64(a) & (~0ull >> (64 - 8 * sizeof(T)));
+    return __popc(u32(bits)) + __popc(u32(bits >> 32));
+}
 template <typename T> HR_DEVICE bool magnitude_checked(T a, T* out)
 {
     *out = a;

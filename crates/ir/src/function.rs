@@ -24,6 +24,8 @@ pub enum Function {
     DateTrunc(DatePart),
     /// `abs`: an overflow for the smallest signed integer.
     Abs,
+    /// `bit_count`: ones among the bits of an integer; a negative one is its two's complement.
+    BitCount,
     /// `floor`: the largest whole number that is not larger, in the argument's type; a decimal
     /// of which that has too many digits is an overflow.
     Floor,
@@ -183,6 +185,9 @@ impl Function {
             (Self::Abs, number) if number.is_numeric() => {
                 of(number, number.is_signed_integer(), false, false)
             }
+            (Self::BitCount, integer) if integer.is_integer() => {
+                of(&DataType::Int64, false, false, false)
+            }
             (Self::Floor | Self::Ceil, Decimal128 { scale, .. }) => {
                 of(argument, *scale > 0, false, true)
             }
@@ -254,6 +259,7 @@ impl Function {
             Self::DatePart(_) => "date_part",
             Self::DateTrunc(_) => "date_trunc",
             Self::Abs => "abs",
+            Self::BitCount => "bit_count",
             Self::Floor => "floor",
             Self::Ceil => "ceil",
             Self::Round(_) => "round",

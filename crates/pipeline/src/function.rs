@@ -42,6 +42,7 @@ pub(crate) fn range(
             }
             _ => all,
         },
+        Function::BitCount => within(0, 64),
         Function::CharacterLength | Function::OctetLength | Function::Position => {
             within(0, i32::MAX.into())
         }

@@ -70,7 +70,7 @@ DIALECT = Dialect(
             (1, "coalesce({self:}, {self:})", chosen), (1, "nullif({self:}, {self:})", chosen),
         ),
         "int": forms(
-            (2, "(({int:}) % 1000 {+|-|*} ({int:}) % 100)"), (2, "-(({int:}) % 77)"), (2, "length({text:})"), (2, "abs(({int:}) % 5000)"),
+            (2, "(({int:}) % 1000 {+|-|*} ({int:}) % 100)"), (2, "-(({int:}) % 77)"), (2, "length({text:})"), (2, "abs(({int:}) % 5000)"), (1, "bit_count({int:})"),
             (2, "cast(extract({year|month|day} from {date:}) as bigint)"), (2, "cast(({bool:}) as int)"),
         ),
         "decimal": forms((2, "({decimal:} {+|-} {decimal@})"), (2, "({decimal@} * {decimal@})"), (2, "cast(({int:}) % 1000 as decimal(12, 3))")),

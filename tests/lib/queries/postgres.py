@@ -58,7 +58,7 @@ DIALECT = Dialect(
             (4, "position('b' in {text:})", fixed(top=10_000)), (3, "({date:} - {date@})", fixed(top=10_000)),
             (12, "extract({year|month|day|dow|isodow|doy|quarter|week|isoyear|decade|century|millennium} from {date|timestamp|timestamptz@})::int4", fixed(top=3000)),
         ),
-        "int8": INTEGER + forms(OF_DOCUMENT),
+        "int8": INTEGER + forms(OF_DOCUMENT, (2, "bit_count(({int4@})::bit(32))", fixed(top=32)), (2, "bit_count(({self@})::bit(64))", fixed(top=64))),
         "float4": FLOAT + forms(
             (40, "({self@} {+|-|*} {self!})", fixed(summable=False)), (17, "{abs|floor|ceil|-|round|trunc}({self@})::float4", shrinking),
         ),

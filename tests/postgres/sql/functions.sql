@@ -183,3 +183,6 @@ select to_char(tz, 'YYYY-MM-DD HH24') as h, count(*) from changing group by 1 or
 reset timezone;
 select to_char(tz, 'YYYY-MM-DD HH24') as h, count(*) from changing group by 1 order by 1;
 drop table changing;
+-- Ones among an integer's bits.
+select sum(bit_count(n::bit(32))), sum(bit_count(id::int8::bit(64))), max(bit_count((-n)::bit(32))), sum(bit_count((-id::int8)::bit(64))) from moments;
+select count(*) from moments where bit_count(n::bit(32)) > 29;

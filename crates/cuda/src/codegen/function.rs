@@ -64,6 +64,9 @@ impl Generator<'_> {
                 };
                 self.checked(expr, kind, &value.null, call)
             }
+            (Function::BitCount, repr) => {
+                known(format!("hr::bit_count<{}>({})", c_type(repr)?, value.code))
+            }
             (Function::Floor | Function::Ceil, Repr::I128) => {
                 let DataType::Decimal128 { scale, .. } = expr.data_type else {
                     return refuse(format!("{} of {}", function.name(), argument.data_type));

@@ -57,6 +57,7 @@ use headrace_io::MemoryBudget;
 use crate::fixes::{array_agg_views, far_moments, sliding_variances};
 use bounded::Bounded;
 pub use calls::spell_out;
+pub use rows::name_of;
 pub use table::{Entry, page, sections};
 pub(crate) use templates::fill;
 

@@ -251,6 +251,11 @@ impl std::hash::Hash for Of {
     }
 }
 
+/// The name of one of these functions; `None` for all others.
+pub fn name_of(implementation: &dyn ScalarUDFImpl) -> Option<&'static str> {
+    implementation.downcast_ref::<RowFunction>().map(|function| function.name)
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct RowFunction {
     name: &'static str,

@@ -26,7 +26,7 @@ use headrace_pipeline::WhyNot;
 
 use super::translate::{Translator, compare};
 use super::types::scalar;
-use crate::functions::own;
+use crate::functions::{name_of, own};
 use crate::semantics::Rint;
 
 impl Translator<'_> {
@@ -215,6 +215,8 @@ fn ir_function(function: &ScalarFunctionExpr) -> Option<(Function, &Arc<dyn Phys
         [argument] => {
             let called = if implementation.is::<AbsFunc>() {
                 Function::Abs
+            } else if name_of(implementation.as_ref()) == Some("bit_count") {
+                Function::BitCount
             } else if implementation.is::<FloorFunc>() {
                 Function::Floor
             } else if implementation.is::<CeilFunc>() {

@@ -300,6 +300,13 @@ fn numbers_lose_their_sign_and_their_fraction() {
         of(Function::Abs, literal(DataType::UInt64, Value::Int(u64::MAX.into()))),
         ok("18446744073709551615")
     );
+    let of_bits = |data_type, value| of(Function::BitCount, literal(data_type, Value::Int(value)));
+    assert_eq!(of_bits(DataType::Int8, -1), ok("8"));
+    assert_eq!(of_bits(DataType::Int16, -2), ok("15"));
+    assert_eq!(of_bits(DataType::Int32, i32::MIN.into()), ok("1"));
+    assert_eq!(of_bits(DataType::Int64, -1), ok("64"));
+    assert_eq!(of_bits(DataType::UInt64, u64::MAX.into()), ok("64"));
+    assert_eq!(of_bits(DataType::UInt32, 0), ok("0"));
     assert_eq!(of(Function::Abs, money(-9999)), ok("9999"));
     assert_eq!(of(Function::Abs, float(-0.5)), ok("0.5"));
     assert_eq!(of(Function::Floor, money(-101)), ok("-200"));

@@ -1,12 +1,12 @@
 //! Whole numbers near to others, and other functions of numbers.
 
 use headrace_ir::{ArithmeticOp, CompareOp, DataType, Expr, Function, OnOverflow, Scalar, Value};
-use pgrx::pg_sys::{self, Node};
+use pgrx::pg_sys::{self, Node, NodeTag};
 
 use super::call::{call, decimal_operation};
-use super::expr::{Translated, Translator};
+use super::expr::{Translated, Translator, operands};
 use super::types::declared_digits;
-use crate::nodes::{WhyNot, why_not};
+use crate::nodes::{WhyNot, cast, why_not};
 
 impl Translator {
     /// A function of numbers; `None` for others.
@@ -39,6 +39,9 @@ impl Translator {
                 call(Function::Ceil, self.expr(value)?)
             }
             (pg_sys::F_FLOOR_FLOAT8, &[value]) => call(Function::Floor, self.expr(value)?),
+            (pg_sys::F_BIT_COUNT_BIT, &[bits]) => {
+                call(Function::BitCount, self.integer_of_bits(bits)?)
+            }
             (pg_sys::F_SIGN_NUMERIC, &[value]) => sign(self.value(value)?),
             (pg_sys::F_NUMERIC_NUMERIC_INT4, &[value, modifier]) => {
                 declared(self.value(value)?, self.constant(modifier))
@@ -48,12 +51,32 @@ impl Translator {
         translated.map(Some)
     }
 
+    /// The integer whose bits a value is, all of them and no more.
+    unsafe fn integer_of_bits(&mut self, bits: *mut Node) -> Translated {
+        let Some(cast) = cast::<pg_sys::FuncExpr>(bits, NodeTag::T_FuncExpr) else {
+            return why_not("bit_count of bits that are not those of an integer");
+        };
+        let width = match (*cast).funcid.to_u32() {
+            pg_sys::F_BIT_INT4_INT4 => 32,
+            pg_sys::F_BIT_INT8_INT4 => 64,
+            _ => return why_not("bit_count of bits that are not those of an integer"),
+        };
+        match operands((*cast).args)[..] {
+            [value, declared] if is_width(self.constant(declared), width) => self.expr(value),
+            _ => why_not("bit_count of some of an integer's bits"),
+        }
+    }
+
     unsafe fn digits(&self, digits: *mut Node) -> Result<i8, WhyNot> {
         match self.constant(digits) {
             Some(Ok(Scalar { value: Value::Int(digits @ -18..=38), .. })) => Ok(digits as i8),
             _ => why_not("rounding to digits that are not constant, or very many"),
         }
     }
+}
+
+fn is_width(declared: Option<Result<Scalar, WhyNot>>, width: i128) -> bool {
+    matches!(declared, Some(Ok(Scalar { value: Value::Int(declared), .. })) if declared == width)
 }
 
 /// A decimal cut at so many digits behind the point, or, below 0, before it: as a whole number of these units.

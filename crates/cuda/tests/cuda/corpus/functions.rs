@@ -65,6 +65,14 @@ pub fn functions() -> Vec<Case> {
             ],
         ),
         compute(
+            "ones among bits",
+            vec![
+                ("a", apply(Function::BitCount, reg("a"))),
+                ("c", apply(Function::BitCount, reg("c"))),
+                ("h", apply(Function::BitCount, reg("h"))),
+            ],
+        ),
+        compute(
             "whole numbers",
             vec![
                 ("floor", apply(Function::Floor, reg("e"))),
