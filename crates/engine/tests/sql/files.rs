@@ -233,34 +233,3 @@ async fn tables_of_many_columns() {
     let sql = "select count(*), sum(c0), max(c2999) from t";
     assert_eq!(rows(&session, sql).await.unwrap(), ["500,124750,3498"]);
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn numbers_are_read_one_a_line() {
-    let dir = tempfile::tempdir().unwrap();
-    put(dir.path(), "few.nums", "3\n\n -4 \r\n9223372036854775807");
-    let many: String = (0..2_000_000).map(|i| format!("{i}\n")).collect();
-    put(dir.path(), "parts/part=1/a.nums", &many);
-    put(dir.path(), "parts/part=2/b.nums", "7\n");
-    put(dir.path(), "none.nums", "");
-    put(dir.path(), "bad.nums", &format!("{many}1x\n"));
-    put(dir.path(), "long.nums", "1\n\n9223372036854775808\n");
-    let session = of(dir.path());
-    let few = "SELECT value FROM few ORDER BY value";
-    assert_eq!(rows(&session, few).await.unwrap(), ["-4", "3", "9223372036854775807"]);
-    let sums = "SELECT part, count(*), sum(value) FROM parts GROUP BY part ORDER BY part";
-    assert_eq!(rows(&session, sums).await.unwrap(), ["1,2000000,1999999000000", "2,1,7"]);
-    assert_eq!(rows(&session, "SELECT count(*) FROM parts").await.unwrap(), ["2000001"]);
-    assert_eq!(rows(&session, "SELECT count(value) FROM none").await.unwrap(), ["0"]);
-    let listed = dir.path().join("list.txt");
-    std::fs::write(&listed, "5\n6\n").unwrap();
-    let called = format!("SELECT sum(value) FROM read_nums('{}')", listed.display());
-    assert_eq!(rows(&session, &called).await.unwrap(), ["11"]);
-    for (table, told) in [("bad", "line 2000001: '1x'"), ("long", "line 3: '9223372036854775808'")]
-    {
-        let error = rows(&session, &format!("SELECT sum(value) FROM {table}")).await.unwrap_err();
-        for part in [&format!("{table}.nums: {told} is no BIGINT"), "hint: write one whole number"]
-        {
-            assert!(error.contains(part), "{error}");
-        }
-    }
-}

@@ -4,7 +4,6 @@
 mod arrow;
 mod csv;
 mod json;
-mod nums;
 mod parquet;
 
 use std::path::Path;
@@ -20,7 +19,6 @@ pub const FORMATS: &[Format] = &[
     &parquet::Parquet,
     &csv::Csv,
     &json::Json,
-    &nums::Nums,
 ];
 
 /// What a name says of a file; `None`: it is no file of a table.
