@@ -6,6 +6,7 @@ use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use headrace_engine::Session;
+use headrace_engine::catalog::is_file_name;
 use headrace_engine::wording::{told, with_sql_types};
 
 use super::keywords::KEYWORDS;
@@ -13,10 +14,6 @@ use super::nearest;
 use super::paths::completions;
 use crate::error::CliError;
 use crate::session::failure;
-
-/// Suffixes of table files.
-const TABLE_ENDINGS: [&str; 8] =
-    ["csv", "tsv", "parquet", "json", "ndjson", "jsonl", "arrow", "gz"];
 
 /// Names listed in a hint.
 const LISTED_MAX: usize = 20;
@@ -144,12 +141,6 @@ fn unknown_table(name: &str, session: &Session) -> CliError {
         Some(near) => error.hint(format!("did you mean {near}? {listed}")),
         None => error.hint(listed),
     }
-}
-
-/// Whether a name has the suffix of a table file.
-fn is_file_name(name: &str) -> bool {
-    let ending = Path::new(name).extension().and_then(|ending| ending.to_str());
-    ending.is_some_and(|ending| TABLE_ENDINGS.contains(&ending.to_lowercase().as_str()))
 }
 
 /// A missing file, with the neighbour that was probably meant.

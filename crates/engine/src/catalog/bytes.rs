@@ -7,7 +7,7 @@ use flate2::read::MultiGzDecoder;
 use headrace_io::{ReadAt, SourceFile};
 
 use super::encoding::{Encoding, Transcoded};
-use super::kinds::Packing;
+use super::packing::Packing;
 
 /// May stand before a text in UTF-8, and is no part of it.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";

@@ -5,8 +5,9 @@ use std::path::Path;
 use datafusion::common::Result;
 use glob::{MatchOptions, glob_with};
 
-use super::files::{Files, Match};
-use super::kinds::TableKind;
+use super::files::Files;
+use super::format::Format;
+use super::listing::{Match, files_as};
 use super::options::ReadOptions;
 use super::partition_names::partition_of;
 use super::refusal::refused;
@@ -18,8 +19,8 @@ const PATTERN: [char; 3] = ['*', '?', '['];
 /// Which files, and how they are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Of what kind, whatever they are called.
-    pub kind: TableKind,
+    /// What they are, whatever they are called.
+    pub format: Format,
     /// Files, folders or patterns.
     pub paths: Vec<String>,
     /// How.
@@ -37,7 +38,7 @@ impl Call {
             found.extend(matching(path)?);
         }
         let of = self.paths.first().map_or(Path::new(""), Path::new);
-        let files = Files::of_kind(self.kind, found, of)?;
+        let files = files_as(self.format, found, of)?;
         Ok(Files { options: self.options.clone(), ..files })
     }
 }

@@ -155,6 +155,16 @@ fn micros_of(text: &str, format: &str) -> Option<i64> {
     Some(moment?.and_utc().timestamp_micros())
 }
 
+/// The type of numbers that are told to be of two types: those of files whose values are read again, from their texts.
+pub fn wider_number(a: &DataType, b: &DataType) -> Option<DataType> {
+    use DataType::{Decimal128, Float64, Int64};
+    match (a, b) {
+        (Int64, wide @ (Float64 | Decimal128(_, 0)))
+        | (wide @ (Float64 | Decimal128(_, 0)), Int64) => Some(wide.clone()),
+        _ => None,
+    }
+}
+
 /// What a text could be, and all texts of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use datafusion::common::Result;
 
-use super::files::{entries, is_table_like, table_name};
-use super::kinds::kind_of;
+use super::formats::format_of;
+use super::listing::{entries, is_table, table_name};
 use super::partition_names::partition_of;
-use super::remote::is_remote_table;
 use super::remote::{self, Tree};
 
 /// A table found in a folder.
@@ -84,8 +83,10 @@ impl Found {
             tree.folders.keys().any(|name| partition_of(Path::new(name)).is_some());
         let mut files = Vec::new();
         for entry in tree.files.values() {
-            match kind_of(&entry.path) {
-                Some(_) if is_remote_table(entry) => files.push(entry.path.clone()),
+            match format_of(&entry.path) {
+                Some((format, _)) if format.is_table(&entry.file.source()) => {
+                    files.push(entry.path.clone())
+                }
                 Some(_) => {}
                 None => self.unknown.push(entry.path.clone()),
             }
@@ -107,19 +108,20 @@ impl Found {
         }
         let (mut files, mut folders, mut has_partitions) = (Vec::new(), Vec::new(), false);
         for path in entries(folder)? {
-            match std::fs::metadata(&path) {
-                Ok(metadata) if metadata.is_dir() && partition_of(&path).is_some() => {
+            let format = format_of(&path).map(|(format, _)| format);
+            match (std::fs::metadata(&path), format) {
+                (Ok(metadata), _) if metadata.is_dir() && partition_of(&path).is_some() => {
                     has_partitions = true;
                 }
-                Ok(metadata) if metadata.is_dir() => folders.push(path),
-                Ok(metadata) if kind_of(&path).is_some() => {
-                    if is_table_like(&path, &metadata) {
+                (Ok(metadata), _) if metadata.is_dir() => folders.push(path),
+                (Ok(metadata), Some(format)) => {
+                    if is_table(format, &path, &metadata) {
                         files.push(path);
                     }
                 }
                 // What cannot be examined is the error of that table.
-                Err(_) if kind_of(&path).is_some() => files.push(path),
-                _ => self.unknown.push(path),
+                (Err(_), Some(_)) => files.push(path),
+                (_, None) => self.unknown.push(path),
             }
         }
         self.add_folder(folder, is_root, has_partitions, &files);

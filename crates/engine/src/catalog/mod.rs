@@ -1,9 +1,12 @@
 //! Files and folders as tables, opened when they are named.
 //!
 //! ```text
-//! folder ──directory──► names and paths ──tables──► files ──► Arrow: HeadraceTable, which pipelines stream
-//!                                                       └──► planned: parquet, text (the planner's own scans)
+//! folder ──directory──► names and paths ──tables──► listing ──► files of one format
+//!                                                                 ├──► Arrow: HeadraceTable, which pipelines stream
+//!                                                                 └──► planned (the planner's own scans)
 //! ```
+//!
+//! What a format is, `format` says; `formats` has one file for each.
 //!
 //! A path may be an address (`s3://bucket/folder/`, `https://host/x.csv`): `remote` lists and fetches what it names.
 //!
@@ -19,15 +22,17 @@ mod directory;
 mod encoding;
 mod files;
 mod folders;
-mod json;
-mod kinds;
+mod format;
+mod formats;
 mod layout;
+mod listing;
 mod options;
-mod parquet;
+mod packing;
 mod parquet_held;
 mod parquet_input;
 mod parquet_metadata;
 mod parquet_parts;
+mod parquet_source;
 mod partition_names;
 mod pipe;
 mod planned;
@@ -42,7 +47,6 @@ mod sample;
 mod separated;
 mod shapes;
 mod sniff;
-mod stream;
 mod table;
 mod tables;
 mod text;
@@ -52,12 +56,14 @@ mod union;
 pub(crate) use call::{Call, is_pattern};
 pub use directory::{Found, FoundTable, find_tables};
 pub(crate) use encoding::Encoding;
-pub(crate) use files::PARTITION_DEPTH_MAX;
-pub use files::table_name;
-pub use kinds::TableKind;
-pub(crate) use kinds::{Packing, kind_of, packing_of};
+pub(crate) use format::Format;
+pub use formats::is_file_name;
+pub(crate) use formats::{format_of, read_by};
 pub(crate) use layout::TextInput;
+pub(crate) use listing::PARTITION_DEPTH_MAX;
+pub use listing::table_name;
 pub(crate) use options::ReadOptions;
+pub(crate) use packing::{Packing, packing_of};
 pub(crate) use partition_names::{NULL_VALUE, partition_name, partition_of};
 pub(crate) use planned::PlannedTable;
 pub(crate) use refusal::refused;

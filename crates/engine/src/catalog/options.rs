@@ -4,7 +4,7 @@ use datafusion::arrow::datatypes::DataType;
 
 use super::cells::Formats;
 use super::encoding::Encoding;
-use super::kinds::Packing;
+use super::packing::Packing;
 
 /// How the rows of text files lie, where files do not tell.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
-//! Tables of files that the planner's own operators read: Parquet, separated values, JSON, Arrow streams.
+//! Tables of files that the planner's own operators read.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,16 +17,14 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_datasource::compute_all_files_statistics;
-use headrace_io::{ReadAt, try_map};
+use headrace_io::try_map;
 
-use super::files::Files;
+use super::files::{DataFile, Files};
 use super::folders::Folders;
-use super::kinds::TableKind;
-use super::parquet_input::ParquetInput;
+use super::format::{Format, Inspected, Scan};
 use super::refusal::refused;
 use super::remote::shown_path;
 use super::union::unite;
-use super::{layout, parquet, text};
 use crate::planner_memory::budget_of;
 
 /// Files that one thread looks at, at least, and threads at most.
@@ -35,19 +33,14 @@ const FILES_AT_ONCE: (usize, usize) = (4, 8);
 /// What is read of all files together, about, to tell their types.
 const SAMPLE_BYTES: usize = 64 << 20;
 
-/// A table of files of one kind.
+/// A table of files of one format.
 #[derive(Debug)]
 pub struct PlannedTable {
-    kind: TableKind,
+    format: Format,
     schema: TableSchema,
     files: Vec<PartitionedFile>,
     folders: Folders,
     notes: Vec<String>,
-}
-
-enum Input {
-    Parquet(ParquetInput),
-    Text(layout::TextInput),
 }
 
 impl PlannedTable {
@@ -55,24 +48,16 @@ impl PlannedTable {
     ///
     /// # Errors
     /// A file that cannot be read, or whose columns do not fit those of the others.
-    pub fn open(files: &Files) -> Result<Arc<dyn TableProvider>> {
+    pub fn open(format: Format, files: &Files) -> Result<Arc<dyn TableProvider>> {
         let count = files.files.len();
         let sample_bytes = (SAMPLE_BYTES / count.max(1)).clamp(64 << 10, 4 << 20);
-        let inspect = |i: usize| match files.kind {
-            TableKind::Parquet => parquet::inspect(&files.files[i])
-                .map(|(input, schema)| (Input::Parquet(input), schema)),
-            kind => layout::inspect(&files.files[i], kind, sample_bytes, &files.options)
-                .map(|(input, schema)| (Input::Text(input), schema)),
-        };
+        let inspect = |i: usize| format.inspect(&files.files[i], &files.options, sample_bytes);
         let inspected = try_map(count, FILES_AT_ONCE, inspect)?;
-        let (inputs, schemas): (Vec<Input>, Vec<(PathBuf, Schema)>) = inspected
-            .into_iter()
-            .zip(&files.files)
-            .map(|((input, schema), file)| (input, (file.path().to_path_buf(), schema)))
-            .unzip();
-        let united = unite(files.kind, &schemas)?;
+        let schemas = inspected.iter().map(|inspected| &inspected.schema);
+        let schemas: Vec<_> = files.files.iter().map(DataFile::path).zip(schemas).collect();
+        let united = unite(format, &schemas)?;
         check_types(files, &united)?;
-        let notes = notes_of(&inputs, files);
+        let notes = notes_of(&inspected, files);
         let folders = Folders::of(&files.keys, files.files.iter())?;
         let keys = folders.fields();
         let file_column = file_column(files, &united)?;
@@ -81,9 +66,7 @@ impl PlannedTable {
         let fields: Vec<FieldRef> = united.fields().iter().filter(is_own).cloned().collect();
         let file_schema = Arc::new(Schema::new(fields));
         let mut listed = Vec::with_capacity(count);
-        for (at, ((file, input), (_, own))) in
-            files.files.iter().zip(inputs).zip(&schemas).enumerate()
-        {
+        for (at, (file, inspected)) in files.files.iter().zip(inspected).enumerate() {
             let values = (0..keys.len())
                 .map(|column| ScalarValue::try_from_array(folders.values(column), at));
             let mut values = values.collect::<Result<Vec<_>>>()?;
@@ -91,22 +74,17 @@ impl PlannedTable {
                 let shown = shown_path(file.path()).display().to_string();
                 values.push(ScalarValue::Utf8(Some(shown)));
             }
-            let path = file.path().to_string_lossy().into_owned();
-            let entry = PartitionedFile::new(path, file.source.size_bytes());
-            let mut entry = entry.with_partition_values(values);
-            entry = match input {
-                Input::Text(input) => entry.with_extension(input),
-                Input::Parquet(input) => {
-                    let statistics = input.statistics(own, &file_schema)?;
-                    with_statistics(entry, statistics).with_extension(input)
-                }
+            let entry = inspected.file.with_partition_values(values);
+            let entry = match format.statistics(&entry, &inspected.schema, &file_schema)? {
+                Some(statistics) => with_statistics(entry, statistics),
+                None => entry,
             };
             listed.push(entry);
         }
         let partitions: Vec<FieldRef> = keys.into_iter().chain(file_column).collect();
         let schema =
             TableSchema::builder(file_schema).with_table_partition_cols(partitions).build();
-        Ok(Arc::new(Self { kind: files.kind, schema, files: listed, folders, notes }))
+        Ok(Arc::new(Self { format, schema, files: listed, folders, notes }))
     }
 
     /// What was told of its files and could be wrong.
@@ -115,13 +93,11 @@ impl PlannedTable {
     }
 }
 
-/// What was told of text files, each once, with the files it was told of.
-fn notes_of(inputs: &[Input], files: &Files) -> Vec<String> {
+/// What was told of files, each once, with the files it was told of.
+fn notes_of(inspected: &[Inspected], files: &Files) -> Vec<String> {
     let mut told: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
-    for (input, file) in inputs.iter().zip(&files.files) {
-        if let Input::Text(input) = input {
-            input.notes.iter().for_each(|note| told.entry(note).or_default().push(file.path()));
-        }
+    for (inspected, file) in inspected.iter().zip(&files.files) {
+        inspected.notes.iter().for_each(|note| told.entry(note).or_default().push(file.path()));
     }
     let note = |(note, of): (&str, Vec<&Path>)| {
         let first =
@@ -204,17 +180,16 @@ impl TableProvider for PlannedTable {
         let threads = state.config().target_partitions().max(1);
         let (wanted, _) = self.folders.wanted(filters)?;
         let files: Vec<_> = wanted.into_iter().map(|file| self.files[file].clone()).collect();
-        let budget = budget_of(&state.runtime_env().memory_pool);
-        let source = match self.kind {
-            TableKind::Parquet => {
-                parquet::source(self.schema.clone(), state.config_options(), budget)
-            }
-            kind => Arc::new(text::TextSource::new(kind, self.schema.clone(), threads, budget)),
-        };
+        let source = self.format.source(Scan {
+            schema: self.schema.clone(),
+            config: state.config_options(),
+            threads,
+            budget: budget_of(&state.runtime_env().memory_pool),
+        });
         let mut config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
             .with_projection_indices(projection.cloned())?
             .with_limit(limit);
-        let has_statistics = self.kind == TableKind::Parquet && !files.is_empty();
+        let has_statistics = files.iter().any(|file| file.statistics.is_some());
         let mut groups = FileGroup::new(files).split_files(threads);
         if has_statistics {
             let (known, total) = compute_all_files_statistics(groups, self.schema(), true, false)?;

@@ -2,50 +2,17 @@
 //!
 //! What does not end where a record ends is an error: of a file that breaks off, no row is lost in silence.
 
-use std::fs::File;
 use std::io::{self, BufRead, Read};
-use std::path::Path;
 
 use memchr::{memchr, memchr_iter, memchr2, memchr3, memrchr};
 
-use super::bytes::{BYTE_ORDER_MARK, unpacked};
-use super::kinds::packing_of;
+use super::bytes::BYTE_ORDER_MARK;
 
 /// What helps against quotes that mean nothing.
 const QUOTE_HINT: &str = "\nhint: close it, or read quotes as letters: read_csv('..', quote => '')";
 
 const STRAY_QUOTE: &str = "text follows a closing quote\nhint: double the quotes within a value, or read quotes as \
                            letters: read_csv('..', quote => '')";
-
-/// What is looked at to see whether JSON is a table.
-const FIRST_RECORD_BYTES_MAX: u64 = 1 << 20;
-
-/// Whether a JSON file is a list of objects: its first line is a whole one, or it is an array that begins
-/// with one.
-pub fn is_json_table(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| is_json_list(path, file))
-}
-
-/// The same of its bytes.
-pub fn is_json_list(path: &Path, bytes: impl Read + Send + 'static) -> bool {
-    let Ok(mut reader) = unpacked(packing_of(path), None, bytes) else { return false };
-    let records = Records::of_json(&mut reader);
-    // Bytes, since the last character may be cut.
-    let (mut start, mut reader) = (Vec::new(), reader.take(FIRST_RECORD_BYTES_MAX));
-    match records {
-        Ok(Records::Lines) => {
-            let read = reader.read_until(b'\n', &mut start);
-            let line = start.trim_ascii();
-            read.is_ok() && line.starts_with(b"{") && line.ends_with(b"}")
-        }
-        Ok(_) => {
-            let read = reader.read_to_end(&mut start);
-            let first = start.trim_ascii_start().strip_prefix(b"[").map(<[u8]>::trim_ascii_start);
-            read.is_ok() && first.is_some_and(|text| matches!(text.first(), Some(b'{' | b']')))
-        }
-        Err(_) => false,
-    }
-}
 
 /// Where records end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,17 +45,6 @@ impl Separators {
     /// Quotes that are doubled.
     pub fn of(delimiter: u8) -> Self {
         Self { delimiter, quote: b'"', escape: None, comment: None }
-    }
-}
-
-impl Records {
-    /// How a JSON file is laid out.
-    pub fn of_json(reader: &mut dyn BufRead) -> io::Result<Records> {
-        let start = reader.fill_buf()?;
-        let line_end = memchr(b'\n', start).unwrap_or(start.len());
-        let line = start[..line_end].trim_ascii();
-        let is_whole = line.starts_with(b"{") && line.ends_with(b"}");
-        Ok(if is_whole { Records::Lines } else { Records::Values })
     }
 }
 
@@ -488,17 +444,6 @@ mod tests {
             let mut blocks = Blocks::new(Box::new(io::Cursor::new(text.to_vec())), commas, 1);
             let error = blocks.next(1 << 20).map(drop).unwrap_err();
             assert!(error.to_string().starts_with("line 3 is not UTF-8"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_long_list_is_a_table_in_any_alphabet() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("t.json");
-        for shift in ["", " "] {
-            let text = format!("[{shift}{{\"a\": \"{}\"}}]", "é".repeat(1 << 20));
-            std::fs::write(&path, text).unwrap();
-            assert!(is_json_table(&path));
         }
     }
 

@@ -96,8 +96,3 @@ pub fn upload(_: &Path, target: &Path) -> Result<()> {
 pub fn traffic() -> (u64, u64) {
     (0, 0)
 }
-
-/// Never asked.
-pub fn is_remote_table(entry: &Entry) -> bool {
-    match entry.file.0 {}
-}

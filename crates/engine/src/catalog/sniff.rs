@@ -7,15 +7,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
 
 use csv::ByteRecord;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use memchr::memchr_iter;
 
 use super::cells::{self, Written};
-use super::kinds::extension;
 use super::options::ReadOptions;
+use super::packing::extension;
 use super::records::Separators;
 use super::sample::{SAMPLE_RECORDS_MAX, schema_of};
 use super::separated::{Column, Separated};
@@ -34,7 +33,7 @@ pub struct Sniffed {
     /// How values are written.
     pub format: Separated,
     /// The columns.
-    pub columns: Arc<[Column]>,
+    pub columns: Vec<Column>,
     /// Their types.
     pub schema: Schema,
     /// Lines before the table.

@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::datasource::TableType;
-use headrace_format::arrow::begins_stream;
 use parking_lot::{Mutex, RwLock};
 
-use super::files::{Files, table_name};
-use super::kinds::{TableKind, kind_of};
+use super::files::Files;
+use super::format::Format;
+use super::formats::format_of;
+use super::listing::{files_of, table_name};
 use super::planned::PlannedTable;
-use super::refusal::refused;
 use super::remote::{is_address, shown_path, shown_text};
-use super::{Call, FoundTable, HeadraceTable, TableEntry};
+use super::{Call, FoundTable};
 use crate::error::blocking;
 
 tokio::task_local! {
@@ -171,7 +171,7 @@ impl Tables {
             return Some(Arc::clone(called));
         }
         let path = Path::new(name);
-        let could_be = name.contains('/') || kind_of(path).is_some();
+        let could_be = name.contains('/') || format_of(path).is_some();
         // What an address names is told by opening it.
         if !could_be || (!is_address(path) && std::fs::symlink_metadata(path).is_err()) {
             return None;
@@ -252,10 +252,10 @@ impl Given {
         }
     }
 
-    fn files(&self) -> Result<Files> {
+    fn files(&self) -> Result<(Format, Files)> {
         match self {
-            Self::Path(path) => Files::of(path),
-            Self::Call(call) => call.files(),
+            Self::Path(path) => files_of(path),
+            Self::Call(call) => Ok((call.format, call.files()?)),
         }
     }
 }
@@ -289,40 +289,18 @@ impl FileTable {
     /// The table of the files that there are now: the same as before if nothing has changed.
     fn current(&self, kept: Option<&Path>) -> Result<Arc<dyn TableProvider>> {
         let mut opened = self.opened.lock();
-        let files = self.given.files()?;
+        let (format, files) = self.given.files()?;
         if let Some((known, table)) = opened.as_ref()
             && *known == files
         {
             return Ok(Arc::clone(table));
         }
-        let table = open(&shown_text(&self.name), self.given.place(), &files, kept)?;
+        let name = shown_text(&self.name);
+        let table = match format.streamed(&name, self.given.place(), &files, kept)? {
+            Some(table) => table,
+            None => PlannedTable::open(format, &files)?,
+        };
         *opened = Some((files, Arc::clone(&table)));
         Ok(table)
-    }
-}
-
-fn open(
-    name: &str,
-    path: &Path,
-    files: &Files,
-    kept: Option<&Path>,
-) -> Result<Arc<dyn TableProvider>> {
-    if files.kind != TableKind::Arrow {
-        return PlannedTable::open(files);
-    }
-    // An address is the same wherever it is asked from.
-    let place = match is_address(path) {
-        true => path.to_path_buf(),
-        false => std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()),
-    };
-    match HeadraceTable::of_files(name, (&place, files), kept) {
-        Ok(table) => Ok(Arc::new(TableEntry(table))),
-        Err(_) if files.files.iter().all(|file| begins_stream(&file.source)) => {
-            PlannedTable::open(files)
-        }
-        Err(error) => {
-            let remedy = "write it again, or move it out of its table's folder";
-            Err(refused(&shown_path(path), error.find_root().message(), remedy))
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Files that are read from front to back: separated values, JSON, streams of Arrow batches.
+//! Files that are read from front to back, in blocks of records or in batches, as their formats lay them out.
 //!
 //! One task reads and unpacks a file and cuts it into blocks of whole records; as many tasks as there are
 //! threads make batches of them. Columns are matched by name; those that a file does not have are NULL.
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
@@ -32,20 +32,19 @@ use headrace_io::MemoryBudget;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::spawn_blocking;
 
-use super::kinds::TableKind;
-use super::layout::{Layout, TextInput};
-use super::records::{Block, Blocks, Records};
+use super::format::Scan;
+use super::layout::{Decode, Layout, OpenBatches, TextInput, Wanted};
+use super::records::{Block, Blocks};
 use super::refusal::refused;
 use super::sample::{REPAIR, plain_text};
-use super::separated::Column;
 use super::text_room::{Room, Roomed};
-use super::{json, separated};
 use crate::error::blocking;
 
 /// Reads the files of a table.
 #[derive(Clone, Debug)]
 pub struct TextSource {
-    kind: TableKind,
+    /// As plans call it.
+    file_type: &'static str,
     table_schema: TableSchema,
     projection: SplitProjection,
     batch_rows: usize,
@@ -58,20 +57,15 @@ pub struct TextSource {
 }
 
 impl TextSource {
-    /// A source of all columns, for up to so many threads, within a memory limit if there is one.
-    pub fn new(
-        kind: TableKind,
-        table_schema: TableSchema,
-        threads: usize,
-        budget: Option<Arc<MemoryBudget>>,
-    ) -> Self {
+    /// A source of all columns.
+    pub fn new(file_type: &'static str, scan: Scan<'_>) -> Self {
         Self {
-            kind,
-            projection: SplitProjection::unprojected(&table_schema),
-            table_schema,
+            file_type,
+            projection: SplitProjection::unprojected(&scan.schema),
+            table_schema: scan.schema,
             batch_rows: 8192,
-            threads,
-            budget,
+            threads: scan.threads,
+            budget: scan.budget,
             metrics: ExecutionPlanMetricsSet::new(),
             ignored: Arc::default(),
         }
@@ -128,11 +122,7 @@ impl FileSource for TextSource {
     }
 
     fn file_type(&self) -> &str {
-        match self.kind {
-            TableKind::Csv => "csv",
-            TableKind::Json => "json",
-            _ => "arrow stream",
-        }
+        self.file_type
     }
 
     /// A file is cut into blocks while it is read.
@@ -192,17 +182,23 @@ struct Decoder {
 
 impl Decoder {
     fn stream(self: Arc<Self>, at_once: usize) -> BoxStream<'static, Result<RecordBatch>> {
-        let producer = Arc::clone(&self);
-        let records = match &self.input.layout {
-            Layout::Batches => {
-                return received(produce(move |send| producer.batches(send))).boxed();
+        match self.input.layout.clone() {
+            Layout::Records(rows) => self.decoded(rows, at_once),
+            Layout::Batches(open) => {
+                received(produce(move |send| self.batches(open, send))).boxed()
             }
-            Layout::Separated { format, .. } => Records::Separated(format.separators),
-            Layout::Json { records, .. } => *records,
-        };
+        }
+    }
+
+    fn decoded(
+        self: Arc<Self>,
+        rows: Arc<dyn Decode>,
+        at_once: usize,
+    ) -> BoxStream<'static, Result<RecordBatch>> {
+        let (producer, records) = (Arc::clone(&self), rows.records());
         let blocks = received(produce(move |send| {
             let fail = |e: std::io::Error| producer.fail(&e);
-            let (reader, first_line) = producer.input.open().map_err(fail)?;
+            let (reader, first_line) = producer.input.text.open().map_err(fail)?;
             let room = &producer.room;
             let blocks = Blocks::new(reader, records, first_line);
             let mut blocks = blocks.within(room.record_bytes_max());
@@ -214,10 +210,10 @@ impl Decoder {
             Ok(())
         }));
         let decode = move |block: Result<Roomed>| {
-            let decoder = Arc::clone(&self);
+            let (decoder, rows) = (Arc::clone(&self), Arc::clone(&rows));
             async move {
                 let block = block?;
-                blocking(move || decoder.decode(&block.block)).await
+                blocking(move || decoder.decode(&*rows, &block.block)).await
             }
         };
         let batches = blocks.map(decode).buffered(at_once);
@@ -226,68 +222,37 @@ impl Decoder {
 
     fn path(&self) -> &Path {
         use headrace_io::ReadAt;
-        self.input.source.path()
+        self.input.text.source.path()
     }
 
     fn fail(&self, cause: &dyn fmt::Display) -> DataFusionError {
         refused(self.path(), cause, REPAIR)
     }
 
-    fn batches(&self, send: &dyn Fn(RecordBatch) -> bool) -> Result<()> {
+    fn batches(&self, open: OpenBatches, send: &dyn Fn(RecordBatch) -> bool) -> Result<()> {
         let fail = |cause: String| self.fail(&cause);
-        let stream = super::stream::open(&self.input.source).map_err(fail)?;
-        let wanted = by_name(&self.schema);
-        for batch in stream.only(|name| wanted.contains_key(name)) {
-            let batch = batch.map_err(fail)?;
-            let names: Vec<&str> =
-                batch.schema_ref().fields().iter().map(|f| f.name().as_str()).collect();
-            if !send(self.arranged(&batch, &names)?) {
+        let is_wanted = |name: &str| self.schema.fields().find(name).is_some();
+        for batch in open(&self.input.text.source, &is_wanted).map_err(fail)? {
+            if !send(self.arranged(&batch.map_err(fail)?)?) {
                 break;
             }
         }
         Ok(())
     }
 
-    fn decode(&self, block: &Block) -> Result<Vec<RecordBatch>> {
-        match &self.input.layout {
-            Layout::Separated { format, columns } => {
-                let types = by_name(&self.all);
-                let typed = |column: &Column| match types.get(column.name.as_str()) {
-                    Some(field) => field.data_type().clone(),
-                    // It became a partition's.
-                    None => DataType::Utf8,
-                };
-                let read = by_name(&self.schema);
-                let wanted = |i: &usize| read.contains_key(columns[*i].name.as_str());
-                let wanted: Vec<usize> = (0..columns.len()).filter(wanted).collect();
-                let names: Vec<&str> = wanted.iter().map(|i| columns[*i].name.as_str()).collect();
-                let reading = separated::Reading {
-                    format,
-                    columns,
-                    types: columns.iter().map(typed).collect(),
-                    wanted: wanted.clone(),
-                    batch_rows: self.batch_rows,
-                };
-                let read = reading.batches(block);
-                let (batches, ignored) =
-                    read.map_err(|fault| refused(self.path(), fault.placed(block), &fault.remedy))?;
-                self.ignored.fetch_add(ignored, Ordering::Relaxed);
-                batches.iter().map(|batch| self.arranged(batch, &names)).collect()
-            }
-            Layout::Json { given, .. } => {
-                let reading =
-                    json::Reading { schema: &self.schema, given, batch_rows: self.batch_rows };
-                let read = reading.batches(block);
-                read.map_err(|fault| refused(self.path(), fault.cause, fault.remedy))
-            }
-            Layout::Batches => Err(self.fail(&"a stream has no records")),
-        }
+    fn decode(&self, rows: &dyn Decode, block: &Block) -> Result<Vec<RecordBatch>> {
+        let wanted = Wanted { schema: &self.schema, all: &self.all, batch_rows: self.batch_rows };
+        let (batches, ignored) = rows
+            .decode(block, &wanted)
+            .map_err(|fault| refused(self.path(), fault.cause, fault.remedy))?;
+        self.ignored.fetch_add(ignored, Ordering::Relaxed);
+        batches.iter().map(|batch| self.arranged(batch)).collect()
     }
 
     /// The batch with the wanted columns, in their order.
-    fn arranged(&self, batch: &RecordBatch, names: &[&str]) -> Result<RecordBatch> {
-        let places: HashMap<&str, usize> =
-            names.iter().enumerate().map(|(at, name)| (*name, at)).collect();
+    fn arranged(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let names = batch.schema_ref().fields().iter().map(|field| field.name().as_str());
+        let places: HashMap<&str, usize> = names.zip(0..).collect();
         let column = |field: &FieldRef| -> Result<ArrayRef, ArrowError> {
             match places.get(field.name().as_str()).copied() {
                 Some(at) if batch.column(at).data_type() == field.data_type() => {
@@ -304,10 +269,6 @@ impl Decoder {
         });
         batch.map_err(|e| self.fail(&plain_text(&e)))
     }
-}
-
-fn by_name(schema: &Schema) -> HashMap<&str, &FieldRef> {
-    schema.fields().iter().map(|field| (field.name().as_str(), field)).collect()
 }
 
 /// Runs `work` off the async threads; what it sends, and its error if it fails or panics.

@@ -1,13 +1,13 @@
 //! One set of columns for the files of a table.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::common::Result;
 
-use super::kinds::TableKind;
+use super::format::Format;
 use super::refusal::refused;
 
 /// The columns of all files, by name, in the order in which they appear. A column that a file does not have
@@ -15,8 +15,8 @@ use super::refusal::refused;
 ///
 /// # Errors
 /// Two files and a column whose types do not fit.
-pub fn unite(kind: TableKind, files: &[(PathBuf, Schema)]) -> Result<Schema> {
-    let mut fields: Vec<(Field, &PathBuf)> = Vec::new();
+pub fn unite(format: Format, files: &[(&Path, &Schema)]) -> Result<Schema> {
+    let mut fields: Vec<(Field, &Path)> = Vec::new();
     // Of each name: its place in them, and how many files have it.
     let mut names: HashMap<&str, (usize, usize)> = HashMap::new();
     for (path, schema) in files {
@@ -28,7 +28,7 @@ pub fn unite(kind: TableKind, files: &[(PathBuf, Schema)]) -> Result<Schema> {
                 fields.push((field, path));
                 continue;
             };
-            let Some(data_type) = wider(kind, known.data_type(), field.data_type()) else {
+            let Some(data_type) = wider(format, known.data_type(), field.data_type()) else {
                 let cause = format!(
                     "column {}: its type is {}, and {} in {}",
                     field.name(),
@@ -50,7 +50,7 @@ pub fn unite(kind: TableKind, files: &[(PathBuf, Schema)]) -> Result<Schema> {
     let fields = fields.into_iter().map(|(field, _)| {
         let nullable = field.is_nullable() || !is_everywhere(field.name());
         let data_type = match field.data_type() {
-            DataType::Null if kind != TableKind::Arrow => DataType::Utf8,
+            DataType::Null => format.type_of_nothing(),
             known => known.clone(),
         };
         Arc::new(Field::new(field.name(), data_type, nullable))
@@ -59,11 +59,13 @@ pub fn unite(kind: TableKind, files: &[(PathBuf, Schema)]) -> Result<Schema> {
 }
 
 /// A type that has all values of both.
-fn wider(kind: TableKind, a: &DataType, b: &DataType) -> Option<DataType> {
+fn wider(format: Format, a: &DataType, b: &DataType) -> Option<DataType> {
+    if a == b { Some(a.clone()) } else { wider_always(a, b).or_else(|| format.wider(a, b)) }
+}
+
+/// Of types that meet in every format.
+fn wider_always(a: &DataType, b: &DataType) -> Option<DataType> {
     use DataType::*;
-    if a == b {
-        return Some(a.clone());
-    }
     let is_text = |t: &DataType| matches!(t, Utf8 | LargeUtf8 | Utf8View);
     let is_bytes = |t: &DataType| matches!(t, Binary | LargeBinary | BinaryView);
     let is_float = |t: &DataType| matches!(t, Float16 | Float32 | Float64);
@@ -90,29 +92,6 @@ fn wider(kind: TableKind, a: &DataType, b: &DataType) -> Option<DataType> {
         (Timestamp(one, zone), Timestamp(other, same)) if zone == same => {
             Timestamp(finer(one, other), zone.clone())
         }
-        // Values are read again, from their text, as what they turn out to be.
-        _ if kind == TableKind::Csv => match (a, b) {
-            (Int64, Float64) | (Float64, Int64) => Float64,
-            (Date32, Timestamp(_, None)) | (Timestamp(_, None), Date32) => large.clone(),
-            (Int64, long @ Decimal128(_, 0)) | (long @ Decimal128(_, 0), Int64) => long.clone(),
-            _ => Utf8,
-        },
-        _ if kind == TableKind::Json => {
-            if matches!((a, b), (Int64, Float64) | (Float64, Int64)) {
-                return Some(Float64);
-            }
-            if let (Int64, long @ Decimal128(_, 0)) | (long @ Decimal128(_, 0), Int64) = (a, b) {
-                return Some(long.clone());
-            }
-            let mut merged = Field::new("", a.clone(), true);
-            merged.try_merge(&Field::new("", b.clone(), true)).ok()?;
-            merged.data_type().clone()
-        }
-        (integer, float) | (float, integer)
-            if is_float(float) && integer.is_integer() && bits(integer) < 64 =>
-        {
-            Float64
-        }
         _ => return None,
     })
 }
@@ -131,17 +110,19 @@ fn finer(a: &TimeUnit, b: &TimeUnit) -> TimeUnit {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::catalog::read_by;
 
     #[test]
     fn the_order_of_files_does_not_matter() {
         let schema = |fields: &[(&str, DataType)]| {
             let fields = fields.iter().map(|(name, t)| Field::new(*name, t.clone(), false));
-            (PathBuf::from("f"), Schema::new(fields.collect::<Vec<_>>()))
+            Schema::new(fields.collect::<Vec<_>>())
         };
         let one = schema(&[("a", DataType::Int32), ("b", DataType::Utf8)]);
         let other = schema(&[("a", DataType::Float32)]);
-        for files in [[one.clone(), other.clone()], [other, one]] {
-            let united = unite(TableKind::Parquet, &files).unwrap();
+        for files in [[&one, &other], [&other, &one]] {
+            let files = files.map(|schema| (Path::new("f"), schema));
+            let united = unite(read_by("read_parquet").unwrap(), &files).unwrap();
             let found: Vec<_> = united.fields().iter().map(|f| f.to_string()).collect();
             let a = Field::new("a", DataType::Float64, false);
             let b = Field::new("b", DataType::Utf8, true);

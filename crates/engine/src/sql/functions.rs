@@ -20,10 +20,15 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::dialect::HeadraceDialect;
 use super::walk::{self, Flow, ON, Stop};
-use crate::catalog::{Call, Encoding, Packing, ReadOptions, TableKind, is_pattern, kind_of};
+use crate::catalog::{
+    Call, Encoding, Format, Packing, ReadOptions, format_of, is_pattern, read_by,
+};
 
 /// Options that say what is always so.
 const ALWAYS: [&str; 3] = ["union_by_name", "hive_partitioning", "auto_detect"];
+
+/// The option that files of every format have, and what its column is called by itself.
+const FILENAME: &str = "filename";
 
 /// Replaces calls by names; what they call.
 ///
@@ -58,11 +63,12 @@ impl VisitorMut for Namer<'_> {
             self.name_files(name);
             return ON;
         }
-        let Some((kind, function)) = function_of(name) else { return ON };
+        let Some(format) = function_of(name) else { return ON };
         let given = args.take().map(|args| args.args).unwrap_or_default();
         let texts: Vec<String> = given.iter().map(ToString::to_string).collect();
+        let function = format.functions()[0];
         let text = format!("{function}({})", texts.join(", "));
-        match call(kind, &given, self.state) {
+        match call(format, &given, self.state) {
             Ok(call) => self.calls.push((text.clone(), call)),
             Err(error) => {
                 let cause = error.find_root().message().to_string();
@@ -82,10 +88,10 @@ impl Namer<'_> {
             return;
         }
         let path = Path::new(&ident.value);
-        match kind_of(path) {
-            Some((kind, _)) if is_pattern(&ident.value) => {
+        match format_of(path) {
+            Some((format, _)) if is_pattern(&ident.value) => {
                 let (paths, options) = (vec![ident.value.clone()], ReadOptions::default());
-                self.calls.push((ident.value.clone(), Call { kind, paths, options }));
+                self.calls.push((ident.value.clone(), Call { format, paths, options }));
             }
             None if !ident.value.contains('/') && path.is_dir() => ident.value.push('/'),
             _ => {}
@@ -93,22 +99,14 @@ impl Namer<'_> {
     }
 }
 
-/// The kind of files that a function reads, and its name.
-fn function_of(name: &ObjectName) -> Option<(TableKind, &'static str)> {
+/// What a function reads.
+fn function_of(name: &ObjectName) -> Option<Format> {
     let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
-    Some(match name.value.to_ascii_lowercase().as_str() {
-        "read_csv" | "read_csv_auto" => (TableKind::Csv, "read_csv"),
-        "read_json" | "read_json_auto" | "read_ndjson" | "read_ndjson_auto" => {
-            (TableKind::Json, "read_json")
-        }
-        "read_parquet" | "parquet_scan" => (TableKind::Parquet, "read_parquet"),
-        "read_arrow" => (TableKind::Arrow, "read_arrow"),
-        _ => return None,
-    })
+    read_by(&name.value.to_ascii_lowercase())
 }
 
-fn call(kind: TableKind, args: &[FunctionArg], state: &SessionState) -> Result<Call> {
-    let mut call = Call { kind, paths: Vec::new(), options: ReadOptions::default() };
+fn call(format: Format, args: &[FunctionArg], state: &SessionState) -> Result<Call> {
+    let mut call = Call { format, paths: Vec::new(), options: ReadOptions::default() };
     for (place, arg) in args.iter().enumerate() {
         match option(arg)? {
             (None, value) if place == 0 => call.paths = texts(value)?,
@@ -119,7 +117,7 @@ fn call(kind: TableKind, args: &[FunctionArg], state: &SessionState) -> Result<C
             }
             (Some(name), value) => {
                 let name = name.to_ascii_lowercase();
-                let set = set(&mut call, &name, value, state);
+                let set = set(&mut call, word(&name), value, state);
                 set.map_err(|e| plan_datafusion_err!("{name}: {}", e.find_root().message()))?;
             }
         }
@@ -159,63 +157,65 @@ fn set(call: &mut Call, name: &str, value: &Expr, state: &SessionState) -> Resul
             false => plan_err!("it cannot be turned off\nhint: leave it out"),
         };
     }
-    let (is_csv, is_json) = (call.kind == TableKind::Csv, call.kind == TableKind::Json);
+    let known = call.format.options();
+    if name != FILENAME && !known.contains(&name) {
+        return no_option(known);
+    }
     match name {
-        "delim" | "sep" | "delimiter" if is_csv => options.delimiter = Some(byte(value)?),
-        "quote" if is_csv => {
+        "delim" => options.delimiter = Some(byte(value)?),
+        "quote" => {
             options.quote = (!text(value)?.is_empty()).then(|| byte(value)).transpose()?;
         }
-        "escape" if is_csv => {
+        "escape" => {
             let escape = (!text(value)?.is_empty()).then(|| byte(value)).transpose()?;
             // Doubled quotes are read in any case.
             options.escape = escape.filter(|escape| Some(*escape) != options.quote);
         }
-        "header" if is_csv => options.has_header = Some(flag(value)?),
-        "nullstr" | "null" if is_csv => options.nulls = texts(value)?,
-        "skip" if is_csv => options.skip_lines = Some(number(value)?),
-        "comment" if is_csv => {
+        "header" => options.has_header = Some(flag(value)?),
+        "nullstr" => options.nulls = texts(value)?,
+        "skip" => options.skip_lines = Some(number(value)?),
+        "comment" => {
             let comment = (!text(value)?.is_empty()).then(|| byte(value)).transpose()?;
             options.comment = Some(comment);
         }
-        "null_padding" if is_csv => options.pads = flag(value)?,
-        "ignore_errors" if is_csv => options.ignores = flag(value)?,
-        "dateformat" | "date_format" if is_csv => options.formats.date = Some(format(value)?),
-        "timestampformat" | "timestamp_format" if is_csv => {
-            options.formats.moment = Some(format(value)?);
-        }
-        "decimal_separator" if is_csv => {
+        "null_padding" => options.pads = flag(value)?,
+        "ignore_errors" => options.ignores = flag(value)?,
+        "dateformat" => options.formats.date = Some(format(value)?),
+        "timestampformat" => options.formats.moment = Some(format(value)?),
+        "decimal_separator" => {
             options.formats.has_comma = match text(value)? {
                 "," => true,
                 "." => false,
                 other => return plan_err!("'{other}' is neither ',' nor '.'"),
             }
         }
-        "encoding" if is_csv || is_json => {
+        "encoding" => {
             let name = text(value)?;
             let known = Encoding::of_name(name);
             options.encoding = Some(known.ok_or_else(|| {
                 plan_datafusion_err!("{name} is not known\nhint: utf-8, latin-1, utf-16, utf-16be")
             })?);
         }
-        "filename" => {
+        FILENAME => {
             options.file_column = match literal(value)? {
                 Value::Boolean(false) => None,
-                Value::Boolean(true) => Some("filename".into()),
+                Value::Boolean(true) => Some(FILENAME.into()),
                 _ => Some(text(value)?.to_string()),
             }
         }
-        "names" | "column_names" if is_csv => options.names = texts(value)?,
-        "all_varchar" if is_csv => options.is_all_text = flag(value)?,
-        "columns" if is_csv || is_json => options.columns = typed(value, state)?,
-        "types" | "dtypes" | "column_types" if is_csv || is_json => match value {
-            Expr::Array(_) if is_csv => {
+        "names" => options.names = texts(value)?,
+        "all_varchar" => options.is_all_text = flag(value)?,
+        "columns" => options.columns = typed(value, state)?,
+        "types" => match value {
+            // Of files whose columns have an order.
+            Expr::Array(_) if known.contains(&"names") => {
                 let types = texts(value)?;
                 let types = types.iter().map(|text| data_type(text, state));
                 options.types_by_place = types.collect::<Result<_>>()?;
             }
             _ => options.types = typed(value, state)?,
         },
-        "compression" if is_csv || is_json => {
+        "compression" => {
             options.packing = match text(value)?.to_ascii_lowercase().as_str() {
                 "auto" | "auto_detect" => None,
                 word => match Packing::of_word(word) {
@@ -224,20 +224,32 @@ fn set(call: &mut Call, name: &str, value: &Expr, state: &SessionState) -> Resul
                 },
             }
         }
-        _ => {
-            let known = match call.kind {
-                TableKind::Csv => {
-                    "delim, quote, escape, header, nullstr, skip, comment, null_padding, ignore_errors, names, \
-                     columns, types, all_varchar, dateformat, timestampformat, decimal_separator, encoding, \
-                     compression, filename"
-                }
-                TableKind::Json => "columns, types, encoding, compression, filename",
-                _ => "none but paths",
-            };
-            return plan_err!("there is no such option\nhint: options are {known}");
-        }
+        _ => return no_option(known),
     }
     Ok(())
+}
+
+fn no_option(known: &[&str]) -> Result<()> {
+    match known {
+        [] => plan_err!("there is no such option\nhint: options are none but paths"),
+        known => {
+            let known = known.join(", ");
+            plan_err!("there is no such option\nhint: options are {known}, {FILENAME}")
+        }
+    }
+}
+
+/// The word for an option that others call otherwise.
+fn word(name: &str) -> &str {
+    match name {
+        "sep" | "delimiter" => "delim",
+        "null" => "nullstr",
+        "date_format" => "dateformat",
+        "timestamp_format" => "timestampformat",
+        "column_names" => "names",
+        "dtypes" | "column_types" => "types",
+        other => other,
+    }
 }
 
 fn literal(value: &Expr) -> Result<&Value> {

@@ -210,6 +210,19 @@ async fn what_is_wrong_with_a_table_is_told_however_it_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_says_nothing_is_told_which_ones_do() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "notes.txt", "a\n1\n");
+    let sql = format!("select * from '{}/notes.txt'", dir.path().display());
+    let error = rows(&session(), &sql).await.unwrap_err();
+    for suffix in
+        ["parquet", "csv", "tsv", "json", "jsonl", "ndjson", "arrow", "feather", "ipc", "arrows"]
+    {
+        assert!(error.contains(&format!(".{suffix}")), "{suffix}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_many_columns() {
     let dir = tempfile::tempdir().unwrap();
     let line = |value: &dyn Fn(usize) -> String| (0..3000).map(value).collect::<Vec<_>>().join(",");

@@ -13,10 +13,8 @@ use super::file::RemoteFile;
 use super::network::wait;
 use super::refusal::{Kind, Refusal};
 use super::store::Object;
-use crate::catalog::bytes::FileBytes;
-use crate::catalog::kinds::{extension, kind_of};
+use crate::catalog::formats::format_of;
 use crate::catalog::partition_names::partition_of;
-use crate::catalog::records::is_json_list;
 use crate::catalog::refused;
 
 /// A file of a table.
@@ -45,7 +43,7 @@ pub struct Tree {
 /// What the server said.
 pub fn files_of(path: &Path) -> Result<Vec<Entry>> {
     let (address, object) = known(path)?;
-    let is_file = kind_of(&shown_path(path)).is_some();
+    let is_file = format_of(&shown_path(path)).is_some();
     match &address {
         Address::S3 { key, .. } if key.is_empty() || key.ends_with('/') || !is_file => {
             let files = folder(&address, &object, path)?;
@@ -75,7 +73,7 @@ pub fn files_of(path: &Path) -> Result<Vec<Entry>> {
 pub fn tree_of(path: &Path) -> Result<Option<Tree>> {
     let (address, object) = known(path)?;
     let Address::S3 { key, .. } = &address else { return Ok(None) };
-    if !key.ends_with('/') && kind_of(path).is_some() {
+    if !key.ends_with('/') && format_of(path).is_some() {
         return Ok(None);
     }
     let mut tree = Tree::default();
@@ -168,7 +166,7 @@ fn folder(address: &Address, object: &Object, path: &Path) -> Result<Vec<Entry>>
             parts.iter().map(|part| partition_of(Path::new(part))).collect();
         let Some(partition) = partition else { continue };
         let file = entry(address, object, &meta, partition);
-        if kind_of(&file.path).is_some() && is_remote_table(&file) {
+        if format_of(&file.path).is_some_and(|(format, _)| format.is_table(&file.file.source())) {
             files.push(file);
         }
     }
@@ -206,10 +204,4 @@ fn entry(
     let path = PathBuf::from(format!("s3://{bucket}/{}", meta.location));
     let object = Object { location: meta.location.clone(), ..object.clone() };
     Entry { file: RemoteFile::new(path.clone(), object, meta), path, partition }
-}
-
-/// Whether a `.json` object is a table: settings and manifests are JSON, too, but spread over lines.
-pub fn is_remote_table(entry: &Entry) -> bool {
-    let bytes = || FileBytes::whole(entry.file.source());
-    extension(&entry.path) != "json" || is_json_list(&entry.path, bytes())
 }

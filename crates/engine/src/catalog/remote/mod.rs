@@ -27,6 +27,6 @@ mod upload;
 
 pub use address::{is_address, shown_path, shown_text};
 pub use file::RemoteFile;
-pub use listing::{Tree, files_of, is_remote_table, tree_of};
+pub use listing::{Tree, files_of, tree_of};
 pub use network::traffic;
 pub use upload::{check_target, upload};

@@ -1,31 +1,6 @@
-//! Formats and compression of files, by their names.
+//! Compression of files as a whole, by their names.
 
-use std::fmt;
 use std::path::Path;
-
-/// How a table's files are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TableKind {
-    /// Arrow IPC files, streamed by pipelines; IPC streams, which are not.
-    Arrow,
-    /// Parquet, through DataFusion.
-    Parquet,
-    /// Separated values with a header.
-    Csv,
-    /// JSON objects, one after the other or in one array.
-    Json,
-}
-
-impl fmt::Display for TableKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TableKind::Arrow => "Arrow",
-            TableKind::Parquet => "Parquet",
-            TableKind::Csv => "CSV",
-            TableKind::Json => "JSON",
-        })
-    }
-}
 
 /// How a file's bytes are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,23 +11,6 @@ pub enum Packing {
     Gzip,
     /// Zstandard, `.zst`.
     Zstd,
-}
-
-/// What a name says of a file; `None`: it is no file of a table.
-pub fn kind_of(path: &Path) -> Option<(TableKind, Packing)> {
-    let packing = packing_of(path);
-    let inner = match packing {
-        Packing::Plain => path.to_path_buf(),
-        _ => path.with_extension(""),
-    };
-    let kind = match extension(&inner).as_str() {
-        "csv" | "tsv" => TableKind::Csv,
-        "json" | "jsonl" | "ndjson" => TableKind::Json,
-        "arrow" | "arrows" | "feather" | "ipc" if packing == Packing::Plain => TableKind::Arrow,
-        "parquet" if packing == Packing::Plain => TableKind::Parquet,
-        _ => return None,
-    };
-    Some((kind, packing))
 }
 
 /// How a file is packed, by its name.

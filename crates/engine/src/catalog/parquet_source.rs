@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::Schema;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::config::{ConfigOptions, TableParquetOptions};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -25,7 +24,7 @@ use datafusion::object_store::ObjectStore;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
 use datafusion::parquet::arrow::async_reader::AsyncFileReader;
 use datafusion::parquet::errors::{ParquetError, Result as ParquetResult};
-use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use datafusion::parquet::file::metadata::ParquetMetaData;
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalSortExpr};
 use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
@@ -35,56 +34,38 @@ use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselize
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use headrace_io::{MemoryBudget, ReadAt};
+use headrace_io::ReadAt;
 use tokio::task::spawn_blocking;
 
-use super::files::DataFile;
+use super::format::Scan;
 use super::parquet_held::{Room, held, no_room};
-use super::parquet_input::{FileChunks, ParquetInput, read};
-use super::parquet_metadata::{INT96_UNIT, believed};
+use super::parquet_input::{ParquetInput, read};
+use super::parquet_metadata::INT96_UNIT;
 use super::parquet_parts::{ByParts, Parts};
 use super::pipe::shown;
 use super::refusal::refused;
 
-const REPAIR: &str =
+/// What helps against a file that cannot be read.
+pub const REPAIR: &str =
     "it is damaged or not whole: write it again, or move it out of its table's folder";
 
-/// Reads a file's metadata.
-///
-/// # Errors
-/// With the file's name: what is wrong with it.
-pub fn inspect(file: &DataFile) -> Result<(ParquetInput, Schema)> {
-    let source = Arc::clone(&file.source);
-    let read = || {
-        let bytes = FileChunks(Arc::clone(&source));
-        believed(ParquetMetaDataReader::new().parse_and_finish(&bytes)?)
-    };
-    let fail = |cause: String| refused(file.path(), cause, REPAIR);
-    let read = catch_unwind(AssertUnwindSafe(read)).map_err(|_| fail(PANICKED.to_string()))?;
-    let (metadata, schema) = read.map_err(|e| fail(parquet_text(&e)))?;
-    let remote = file.remote.clone();
-    Ok((ParquetInput { source, remote, metadata: Arc::new(metadata) }, schema))
-}
+/// What is wrong with a file that its reader panics at.
+pub const PANICKED: &str = "the reader of Parquet files panicked";
 
-const PANICKED: &str = "the reader of Parquet files panicked";
-
-/// What a scan reads all files of a table with, within a memory limit if there is one.
-pub fn source(
-    table_schema: TableSchema,
-    options: &ConfigOptions,
-    budget: Option<Arc<MemoryBudget>>,
-) -> Arc<dyn FileSource> {
-    let mut global = options.execution.parquet.clone();
+/// What a scan reads all files of a table with.
+pub fn source(scan: Scan<'_>) -> Arc<dyn FileSource> {
+    let mut global = scan.config.execution.parquet.clone();
     global.coerce_int96 = Some(INT96_UNIT.1.to_string());
     let options = TableParquetOptions { global, ..TableParquetOptions::default() };
-    let source = ParquetSource::new(table_schema)
+    let source = ParquetSource::new(scan.schema)
         .with_table_parquet_options(options)
-        .with_parquet_file_reader_factory(Arc::new(Readers(Room(budget.clone()))));
-    let limit_bytes = budget.map(|budget| budget.limit_bytes());
+        .with_parquet_file_reader_factory(Arc::new(Readers(Room(scan.budget.clone()))));
+    let limit_bytes = scan.budget.map(|budget| budget.limit_bytes());
     Arc::new(NamingSource { inner: Arc::new(source), limit_bytes })
 }
 
-fn parquet_text(error: &ParquetError) -> String {
+/// What an error says, without the name of its class.
+pub fn parquet_text(error: &ParquetError) -> String {
     let text = error.to_string();
     let class = text
         .split_once(": ")

@@ -1,10 +1,11 @@
-//! JSON: the values of objects as batches.
+//! JSON: objects, one after the other or in one array.
 //!
-//! The reader of JSON makes texts of all that is no list or object; [`cells`](super::cells) makes values of them, so that
-//! no number loses digits.
+//! Arrow's reader of JSON makes texts of all that is no list or object; [`cells`] makes values of them, so that no number
+//! loses digits.
 
 use std::collections::HashMap;
-use std::io::Cursor;
+use std::io::{self, BufRead, Cursor, Read};
+use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
@@ -13,38 +14,165 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json;
+use datafusion::common::Result;
+use datafusion::datasource::physical_plan::FileSource;
+use headrace_io::{ReadAt, SourceFile};
+use memchr::{memchr, memchr_iter};
 
-use super::cells::{self, Written};
-use super::records::Block;
-use super::sample::{REPAIR, plain_text};
-use super::separated::{misfit_remedy, shown};
-use super::shapes::{Scanner, text_hint};
+use crate::catalog::bytes::{FileBytes, unpacked};
+use crate::catalog::cells::{self, Written, wider_number};
+use crate::catalog::files::DataFile;
+use crate::catalog::format::{FileFormat, Inspected, Scan};
+use crate::catalog::layout::{Decode, Fault, Layout, Text, TextInput, Wanted};
+use crate::catalog::options::ReadOptions;
+use crate::catalog::packing::{extension, packing_of};
+use crate::catalog::records::{Block, Blocks, Records};
+use crate::catalog::refusal::refused;
+use crate::catalog::sample::{Cause, REPAIR, beginning, plain_text, schema_of};
+use crate::catalog::separated::{misfit_remedy, shown};
+use crate::catalog::shapes::{Scanner, infer, text_hint};
+use crate::catalog::text::TextSource;
 use crate::sql::type_name;
 
-/// How the objects of a block become batches.
-pub struct Reading<'a> {
-    /// What comes out.
-    pub schema: &'a SchemaRef,
-    /// Columns whose types somebody named.
-    pub given: &'a [String],
-    /// Rows of a batch at most.
-    pub batch_rows: usize,
+/// What is looked at to see whether a file is a table.
+const FIRST_RECORD_BYTES_MAX: u64 = 1 << 20;
+
+/// Objects of any layout.
+#[derive(Debug)]
+pub struct Json;
+
+impl FileFormat for Json {
+    fn name(&self) -> &'static str {
+        "JSON"
+    }
+
+    fn suffixes(&self) -> &'static [&'static str] {
+        &["json", "jsonl", "ndjson"]
+    }
+
+    fn is_packable(&self) -> bool {
+        true
+    }
+
+    fn functions(&self) -> &'static [&'static str] {
+        &["read_json", "read_json_auto", "read_ndjson", "read_ndjson_auto"]
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &["columns", "types", "encoding", "compression"]
+    }
+
+    /// Settings and manifests are JSON, too, but spread over lines.
+    fn is_table(&self, file: &Arc<SourceFile>) -> bool {
+        extension(file.path()) != "json" || is_list(file.path(), FileBytes::whole(Arc::clone(file)))
+    }
+
+    fn inspect(
+        &self,
+        file: &DataFile,
+        options: &ReadOptions,
+        sample_bytes: usize,
+    ) -> Result<Inspected> {
+        look(file, options, sample_bytes).map_err(|cause| refused(file.path(), cause, REPAIR))
+    }
+
+    /// Values are read again, from their text, as what they turn out to be.
+    fn wider(&self, a: &DataType, b: &DataType) -> Option<DataType> {
+        let merged = || {
+            let mut merged = Field::new("", a.clone(), true);
+            merged.try_merge(&Field::new("", b.clone(), true)).ok()?;
+            Some(merged.data_type().clone())
+        };
+        wider_number(a, b).or_else(merged)
+    }
+
+    fn source(&self, scan: Scan<'_>) -> Arc<dyn FileSource> {
+        Arc::new(TextSource::new("json", scan))
+    }
 }
 
-/// What keeps objects from being read: why, and what helps.
-pub struct Fault {
-    /// With the lines.
-    pub cause: String,
-    /// What helps.
-    pub remedy: String,
+fn look(file: &DataFile, options: &ReadOptions, sample_bytes: usize) -> Result<Inspected, Cause> {
+    let text = Text::of(file, options);
+    let (mut reader, first_line) = text.open()?;
+    let records = records_of(&mut reader)?;
+    let sample = beginning(Blocks::new(reader, records, first_line), sample_bytes)?;
+    let schema = match options.columns.as_slice() {
+        [] => infer(&sample, &options.types)?,
+        columns => schema_of(columns),
+    };
+    // A block has a line for each record.
+    let row_bytes = sample.len() / memchr_iter(b'\n', &sample).count().max(1);
+    let given = options.columns.iter().chain(&options.types);
+    let given = given.map(|(name, _)| name.clone()).collect();
+    let layout = Layout::Records(Arc::new(Objects { records, given }));
+    let file = file.planned().with_extension(TextInput { text, layout, row_bytes });
+    Ok(Inspected { file, schema, notes: Vec::new() })
+}
+
+/// How a file is laid out.
+fn records_of(reader: &mut dyn BufRead) -> io::Result<Records> {
+    let start = reader.fill_buf()?;
+    let line_end = memchr(b'\n', start).unwrap_or(start.len());
+    let line = start[..line_end].trim_ascii();
+    let is_whole = line.starts_with(b"{") && line.ends_with(b"}");
+    Ok(if is_whole { Records::Lines } else { Records::Values })
+}
+
+/// Whether a file is a list of objects: its first line is a whole one, or it is an array that begins with one.
+fn is_list(path: &Path, bytes: impl Read + Send + 'static) -> bool {
+    let Ok(mut reader) = unpacked(packing_of(path), None, bytes) else { return false };
+    let records = records_of(&mut reader);
+    // Bytes, since the last character may be cut.
+    let (mut start, mut reader) = (Vec::new(), reader.take(FIRST_RECORD_BYTES_MAX));
+    match records {
+        Ok(Records::Lines) => {
+            let read = reader.read_until(b'\n', &mut start);
+            let line = start.trim_ascii();
+            read.is_ok() && line.starts_with(b"{") && line.ends_with(b"}")
+        }
+        Ok(_) => {
+            let read = reader.read_to_end(&mut start);
+            let first = start.trim_ascii_start().strip_prefix(b"[").map(<[u8]>::trim_ascii_start);
+            read.is_ok() && first.is_some_and(|text| matches!(text.first(), Some(b'{' | b']')))
+        }
+        Err(_) => false,
+    }
+}
+
+/// How the objects of a file lie.
+#[derive(Debug)]
+struct Objects {
+    /// Where they end.
+    records: Records,
+    /// Columns whose types somebody named.
+    given: Vec<String>,
+}
+
+impl Decode for Objects {
+    fn records(&self) -> Records {
+        self.records
+    }
+
+    fn decode(&self, block: &Block, wanted: &Wanted<'_>) -> Result<(Vec<RecordBatch>, u64), Fault> {
+        let Wanted { schema, batch_rows, .. } = *wanted;
+        let batches = Reading { schema, given: &self.given, batch_rows }.batches(block)?;
+        // Those that do not fit are errors.
+        Ok((batches, 0))
+    }
+}
+
+/// How the objects of a block become batches.
+struct Reading<'a> {
+    /// What comes out.
+    schema: &'a SchemaRef,
+    /// Columns whose types somebody named.
+    given: &'a [String],
+    /// Rows of a batch at most.
+    batch_rows: usize,
 }
 
 impl Reading<'_> {
-    /// The batches.
-    ///
-    /// # Errors
-    /// A value that does not fit.
-    pub fn batches(&self, block: &Block) -> Result<Vec<RecordBatch>, Fault> {
+    fn batches(&self, block: &Block) -> Result<Vec<RecordBatch>, Fault> {
         let is_raw = |field: &&FieldRef| {
             *field.data_type() == DataType::Utf8 && self.given.contains(field.name())
         };
@@ -225,6 +353,20 @@ fn valued(texts: &ArrayRef, to: &DataType, path: &str, is_given: bool) -> Result
                     ),
                 }),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_long_list_is_a_table_in_any_alphabet() {
+        for shift in ["", " "] {
+            let text = format!("[{shift}{{\"a\": \"{}\"}}]", "é".repeat(1 << 20));
+            assert!(is_list(Path::new("t.json"), Cursor::new(text)));
         }
     }
 }

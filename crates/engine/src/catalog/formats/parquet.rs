@@ -1,0 +1,65 @@
+//! Parquet, which DataFusion reads.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::{Result, Statistics};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::FileSource;
+use datafusion::parquet::file::metadata::ParquetMetaDataReader;
+
+use crate::catalog::files::DataFile;
+use crate::catalog::format::{FileFormat, Inspected, Scan};
+use crate::catalog::options::ReadOptions;
+use crate::catalog::parquet_input::{FileChunks, ParquetInput};
+use crate::catalog::parquet_metadata::believed;
+use crate::catalog::parquet_source::{PANICKED, REPAIR, parquet_text, source};
+use crate::catalog::refusal::refused;
+
+/// Column chunks with statistics.
+#[derive(Debug)]
+pub struct Parquet;
+
+impl FileFormat for Parquet {
+    fn name(&self) -> &'static str {
+        "Parquet"
+    }
+
+    fn suffixes(&self) -> &'static [&'static str] {
+        &["parquet"]
+    }
+
+    fn functions(&self) -> &'static [&'static str] {
+        &["read_parquet", "parquet_scan"]
+    }
+
+    /// Reads its metadata.
+    fn inspect(&self, file: &DataFile, _: &ReadOptions, _: usize) -> Result<Inspected> {
+        let source = Arc::clone(&file.source);
+        let read = || {
+            let bytes = FileChunks(Arc::clone(&source));
+            believed(ParquetMetaDataReader::new().parse_and_finish(&bytes)?)
+        };
+        let fail = |cause: String| refused(file.path(), cause, REPAIR);
+        let read = catch_unwind(AssertUnwindSafe(read)).map_err(|_| fail(PANICKED.to_string()))?;
+        let (metadata, schema) = read.map_err(|e| fail(parquet_text(&e)))?;
+        let (remote, metadata) = (file.remote.clone(), Arc::new(metadata));
+        let file = file.planned().with_extension(ParquetInput { source, remote, metadata });
+        Ok(Inspected { file, schema, notes: Vec::new() })
+    }
+
+    fn statistics(
+        &self,
+        file: &PartitionedFile,
+        own: &Schema,
+        table: &SchemaRef,
+    ) -> Result<Option<Statistics>> {
+        let input = file.extension::<ParquetInput>();
+        input.map(|input| input.statistics(own, table)).transpose()
+    }
+
+    fn source(&self, scan: Scan<'_>) -> Arc<dyn FileSource> {
+        source(scan)
+    }
+}
