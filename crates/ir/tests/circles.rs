@@ -22,7 +22,6 @@ const CIRCLES: &[(&str, usize, usize)] = &[
     ("gpu", 1, 2),
     ("io", 1, 11),
     ("ooc", 4, 24),
-    ("pg", 3, 9),
     ("postgres", 2, 36),
     ("runner", 1, 11),
     ("suites", 1, 14),
