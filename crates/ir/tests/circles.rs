@@ -21,7 +21,6 @@ const CIRCLES: &[(&str, usize, usize)] = &[
     ("engine", 1, 22),
     ("gpu", 1, 2),
     ("io", 1, 11),
-    ("ooc", 4, 24),
     ("postgres", 2, 36),
     ("runner", 1, 11),
     ("suites", 1, 14),

@@ -30,7 +30,7 @@ mod size_limit;
 pub use appended::Appended;
 pub use faulty::{FaultySink, WriteFaultPlan};
 pub use request::WriteRequest;
-pub use sink::{SinkFile, WriteAt};
+pub use sink::{SinkFile, WriteAt, folder_of};
 
 /// A pool of threads that writes.
 pub type PwritePool = crate::pool::Pool<WriteRequest>;

@@ -7,7 +7,8 @@ use headrace_flow::{BytesByPath, HostMemory};
 use serde::Serialize;
 
 use super::cores::Operands;
-use super::matrix::{Matrix, MatrixFile};
+use super::file::MatrixFile;
+use super::matrix::Matrix;
 use super::multiply::{check_result, commit, result_type};
 use super::pass::{Manner, Passes};
 use super::vectors::{Shape, VectorFile, Vectors, Written};
