@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicBool;
 
 use clap::CommandFactory;
 
-use crate::args::{Cli, Format, QueryArgs};
+use crate::args::{Cli, QueryArgs};
 use crate::error::{CliError, Context, Result};
 use crate::memory::peak_rss_bytes;
-use crate::output::print;
+use crate::output::{Format, print};
 use crate::session;
 use crate::shell::{self, Go, Origin, Shell, completions, is_command, nearest};
 use crate::signals::Asked;

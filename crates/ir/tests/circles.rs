@@ -16,7 +16,6 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 const CIRCLES: &[(&str, usize, usize)] = &[
     ("bench", 2, 5),
     ("ceilings", 2, 7),
-    ("cli", 3, 21),
     ("doctor", 1, 5),
     ("engine", 1, 22),
     ("gpu", 1, 2),

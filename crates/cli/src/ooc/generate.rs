@@ -12,9 +12,11 @@ use headrace_ooc::generate::{
 };
 
 use super::run::{AnyArgs, failure};
-use crate::args::DEFAULT_SEED;
 use crate::error::{CliError, Result};
 use crate::output::print;
+
+/// Seed of generated data unless another is asked for.
+pub const DEFAULT_SEED: u64 = 42;
 
 /// What can be generated.
 #[derive(Debug, Subcommand)]
