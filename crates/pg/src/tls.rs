@@ -195,11 +195,7 @@ impl ServerCertVerifier for Verifier {
         };
         let parsed = ParsedCertificate::try_from(certificate)?;
         let signed = verify_server_cert_signed_by_trust_anchor(
-            &parsed,
-            store,
-            intermediates,
-            now,
-            self.algorithms.all,
+            &parsed, store, intermediates, now, self.algorithms.all,
         );
         // A server that vouches for itself, as PostgreSQL's documentation makes them: known byte for byte, and
         // its dates are checked before this is found.

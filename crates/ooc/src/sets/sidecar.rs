@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use headrace_io::random::drawn_at;
 use headrace_io::{FileIdentity, MemoryBudget, MemoryUse, Reservation};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,6 @@ use super::Repeats;
 use super::fences::{Fence, Fenced, PLAN_READERS};
 use super::list::KeyList;
 use crate::files::write_all;
-use crate::generate::mixed;
 use crate::{Number, NumberType, OocError, Options, Processor, Result, Room};
 
 /// The list of the fences.
@@ -125,9 +125,9 @@ fn keep<K: Number>(list: &KeyList, block_bytes: u64, options: &Options) -> Resul
 /// A consistency check of data that cannot be compared with the list itself: block ends and keys.
 fn checksum<K: Number>(block_keys: u64, last: &[K::Ordered]) -> u64 {
     let mix = |sum: u64, (at, key): (usize, &K::Ordered)| {
-        sum.wrapping_add(mixed((*key).into(), at as u64))
+        sum.wrapping_add(drawn_at((*key).into(), at as u64))
     };
-    last.iter().enumerate().fold(mixed(block_keys, last.len() as u64), mix)
+    last.iter().enumerate().fold(drawn_at(block_keys, last.len() as u64), mix)
 }
 
 /// Fences, and the memory that they take.

@@ -30,22 +30,15 @@ pub enum Table {
     Date,
 }
 
-impl Table {
-    /// All tables, dimensions first.
-    pub const ALL: [Self; 5] =
-        [Self::Date, Self::Customer, Self::Supplier, Self::Part, Self::Lineorder];
-
-    /// The table's name in SQL and of its file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lineorder => "lineorder",
-            Self::Customer => "customer",
-            Self::Supplier => "supplier",
-            Self::Part => "part",
-            Self::Date => "date",
-        }
-    }
-}
+// Dimensions first. The names are those in SQL and of files.
+headrace_io::named!(
+    Table,
+    Date => "date",
+    Customer => "customer",
+    Supplier => "supplier",
+    Part => "part",
+    Lineorder => "lineorder",
+);
 
 /// A table by row numbers.
 trait RowGenerator: Send + Sync {
