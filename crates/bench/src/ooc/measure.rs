@@ -8,8 +8,8 @@ use headrace_ooc::{Options, Processor, Report};
 
 use super::error::Unmeasured;
 use super::memory::forget_peak;
-use super::operator::{Input, Operator, Ran};
-use super::record::{Figure, Limits, Point};
+use super::operator::{Input, Limits, Operator, Ran};
+use super::record::{Figure, Point};
 use super::stages::{ChunkTimes, StageTimes};
 use super::{Answer, OocBenchError, OocPlan, Source, Variant};
 use crate::transfer::{

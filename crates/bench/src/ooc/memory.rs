@@ -10,7 +10,7 @@ use headrace_io::{
 };
 use headrace_ooc::{Files, OocError, Options, PlainFiles};
 
-use super::record::Limits;
+use super::operator::Limits;
 
 /// Unit of reads into memory; cancellation is checked between them.
 const PIECE_BYTES: usize = 64 << 20;

@@ -22,7 +22,6 @@ use headrace_io::system::{PciAddress, StorageHome, SysRoot, memory_bytes, neares
 use headrace_io::{AlignedBuffer, EXTENT_ALIGN_BYTES, ReadAt};
 
 pub use kernels::KERNELS;
-pub(crate) use source::WriteJob;
 
 use super::counters::Watched;
 use super::host::{Outcome, broken_off, race_options};
