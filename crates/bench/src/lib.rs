@@ -13,5 +13,8 @@
 
 #![warn(missing_docs)]
 
+mod aligned;
 pub mod ooc;
 pub mod transfer;
+
+pub use aligned::aligned;

@@ -1,24 +1,21 @@
 //! What the user may type.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use headrace_ooc::sort::table::SortKey;
 
 use crate::bench::args::BenchCommand;
 use crate::doctor::DoctorArgs;
-use crate::error::CliError;
 use crate::gpu::GpuArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::model::ModelArgs;
-use crate::ooc::{FencesArgs, GenerateCommand, MatvecArgs, SetArgs, SortArgs};
+use crate::ooc::{DEFAULT_SEED, FencesArgs, GenerateCommand, MatvecArgs, SetArgs, SortArgs};
+use crate::output::Format;
 use crate::pg::PgCommand;
 use crate::sizes::{parse_bytes_or_zero, parse_memory};
-use crate::trace::TraceFileParser;
-
-/// Seed of generated data unless another is asked for.
-pub const DEFAULT_SEED: u64 = 42;
+use crate::trace::{TraceArgs, TraceFileParser};
 
 /// SQL over tables that do not fit in memory, streamed into a GPU or the CPU.
 #[derive(Debug, Parser)]
@@ -139,87 +136,6 @@ impl Default for EngineArgs {
     }
 }
 
-/// Result formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Aligned columns for people.
-    Table,
-    /// As table, with lines of a terminal's characters.
-    Box,
-    /// Comma-separated values with a header line.
-    Csv,
-    /// Tab-separated values with a header line.
-    Tsv,
-    /// Values as they are, with | between them.
-    List,
-    /// One JSON array of objects.
-    Json,
-    /// A JSON object a line.
-    #[value(alias = "jsonl", alias = "jsonlines")]
-    Ndjson,
-    /// A table in Markdown.
-    #[value(alias = "md")]
-    Markdown,
-    /// Arrow IPC: a stream, or a file if FILE ends in .arrow, .feather or .ipc.
-    Arrow,
-    /// Parquet; needs -o FILE.
-    Parquet,
-}
-
-impl Format {
-    /// Whether it is for programs alone.
-    pub fn is_binary(self) -> bool {
-        matches!(self, Self::Arrow | Self::Parquet)
-    }
-
-    /// Whether one file holds one result.
-    pub fn is_one_result(self) -> bool {
-        self.is_binary() || self == Self::Json
-    }
-
-    /// What a file of this name holds; `None`: the name says nothing.
-    ///
-    /// # Errors
-    /// A name of something that is not written.
-    pub fn of_file(path: &Path) -> Result<Option<Self>, CliError> {
-        let extension = path.extension().map(|name| name.to_string_lossy().to_ascii_lowercase());
-        Ok(Some(match extension.as_deref() {
-            Some("csv") => Self::Csv,
-            Some("tsv") => Self::Tsv,
-            Some("json") => Self::Json,
-            Some("ndjson" | "jsonl") => Self::Ndjson,
-            Some("md") => Self::Markdown,
-            Some("arrow" | "arrows" | "feather" | "ipc") => Self::Arrow,
-            Some("parquet") => Self::Parquet,
-            Some(other @ ("gz" | "zst" | "bz2" | "xz" | "zip" | "xlsx" | "orc" | "avro")) => {
-                return Err(CliError::new(format!("{}: no .{other} is written", path.display()))
-                    .hint("names of files that are written end in .csv, .tsv, .json, .ndjson, .md, .arrow or .parquet"));
-            }
-            _ => return Ok(None),
-        }))
-    }
-
-    /// For commands that write Arrow files whatever a file is called.
-    ///
-    /// # Errors
-    /// A name of something else.
-    pub fn check_arrow_name(path: &Path) -> Result<(), CliError> {
-        match Self::of_file(path)? {
-            None | Some(Self::Arrow) => Ok(()),
-            Some(other) => {
-                let (file, other) = (path.display(), other.name());
-                Err(CliError::new(format!("{file}: what is written is an Arrow file, no {other}"))
-                    .hint(format!("name it .arrow; {other} is written by COPY: headrace -c \"copy (select * from 't.arrow') to '{file}'\"")))
-            }
-        }
-    }
-
-    /// Its name.
-    pub fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
-    }
-}
-
 /// Everything else.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -281,17 +197,6 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Pages of the manual: `headrace man | man -l -`.
     Man(ManArgs),
-}
-
-/// `trace`.
-#[derive(Debug, Args)]
-pub struct TraceArgs {
-    /// Files that --trace wrote, or other files in the Chrome trace format.
-    #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-    /// File to write, as Chrome/Perfetto JSON ("-": standard output).
-    #[arg(long, value_name = "FILE", value_parser = TraceFileParser)]
-    pub out: PathBuf,
 }
 
 /// The subcommands of a benchmark suite, whose generator takes `G`.

@@ -21,13 +21,15 @@ use headrace_engine::copy::{Staging, Target, batch_bytes_max, streamed_schema, w
 use headrace_engine::partitioned::{check_keys, write_folders};
 use headrace_engine::{MemorySplit, Processor, Session};
 use headrace_format::arrow::{WriterSummary, narrow_schema, packed_schema};
+use headrace_io::write::folder_of;
 use headrace_io::write::hidden::Hidden;
 use headrace_ooc::sort::table::{SortKey, TableSortJob, sort_table};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{ConvertArgs, EngineArgs, Format};
+use crate::args::{ConvertArgs, EngineArgs};
+use crate::blocking::blocking;
 use crate::error::{CliError, Context, Result};
-use crate::output::folder_of;
+use crate::output::Format;
 use crate::session::{self, failure};
 
 /// Reads the input batch by batch, so memory stays at a few batches for any input size.
@@ -138,8 +140,7 @@ async fn convert_sorted(
         token: cancel.into(),
         ..Default::default()
     };
-    let sorted =
-        crate::blocking(move || sort_table(&job, &options).map_err(CliError::carrying_hint));
+    let sorted = blocking(move || sort_table(&job, &options).map_err(CliError::carrying_hint));
     let told = sorted.await?;
     drop(hidden);
     let (rows, batches, bytes) = (told.plan.rows, told.batches, told.report.output_bytes);
@@ -164,7 +165,7 @@ async fn convert_partitioned(
     convert_sorted(args, &sorted.0, &by, Arc::clone(&cancel)).await?;
     let keys = args.partition_by.clone();
     let bytes_max = batch_bytes_max(MemorySplit::of(args.memory_limit).planner_bytes);
-    let written = crate::blocking(move || {
+    let written = blocking(move || {
         let progress = |_| match cancel.load(Ordering::Relaxed) {
             true => Err(DataFusionError::Execution("interrupted; nothing was left".to_string())),
             false => Ok(()),

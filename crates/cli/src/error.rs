@@ -6,7 +6,7 @@ use std::fmt;
 use unicode_width::UnicodeWidthStr;
 
 /// A failure with its exit code.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CliError {
     cause: String,
     hint: Option<String>,
@@ -24,14 +24,7 @@ pub type Result<T> = std::result::Result<T, CliError>;
 impl CliError {
     /// A query or a file failed.
     pub fn new(cause: impl fmt::Display) -> Self {
-        Self {
-            cause: cause.to_string(),
-            hint: None,
-            at: None,
-            shown: None,
-            subject: None,
-            usage: false,
-        }
+        Self { cause: cause.to_string(), ..Self::default() }
     }
 
     /// The command line is wrong.

@@ -1,5 +1,6 @@
 //! The machine's description in benchmark records.
 
+use headrace_io::system::{SysRoot, cores, memory_bytes};
 use serde::Serialize;
 
 /// The machine.
@@ -22,8 +23,8 @@ impl Machine {
     pub fn read() -> Self {
         Self {
             cpu: value_of("/proc/cpuinfo", "model name").unwrap_or_default(),
-            cores: headrace_io::system::cores(),
-            memory_bytes: memory_bytes().unwrap_or_default(),
+            cores: cores(),
+            memory_bytes: memory_bytes(&SysRoot::host()).unwrap_or_default(),
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
                 .map(|release| release.trim().to_string())
                 .unwrap_or_default(),
@@ -36,10 +37,4 @@ fn value_of(file: &str, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(key))?;
     line.split_once(':').map(|(_, value)| value.trim().to_string())
-}
-
-fn memory_bytes() -> Option<u64> {
-    let kib: u64 =
-        value_of("/proc/meminfo", "MemTotal")?.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
 }

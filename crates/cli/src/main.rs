@@ -16,6 +16,7 @@ mod say;
 
 mod args;
 mod bench;
+mod blocking;
 mod convert;
 mod doctor;
 mod error;
@@ -42,15 +43,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use headrace_io::write::hidden;
 
-use args::{Cli, Command, DEFAULT_SEED, GenerateArgs, SeededGenerateArgs, SuiteCommand};
+use args::{Cli, Command, GenerateArgs, SeededGenerateArgs, SuiteCommand};
 use bench::args::BenchCommand;
+use blocking::blocking;
 use error::{CliError, Context, Result};
 use headrace_ooc::sets::SetOperation;
 use headrace_suites::Suite;
-use ooc::SetArgs;
+use ooc::{DEFAULT_SEED, SetArgs};
 use signals::Asked;
 
 /// Stack size of the runtime's threads: expressions may be deeply nested. Untouched pages take no
@@ -198,8 +200,8 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>, asked: Arc<Asked>) -> Resul
         Some(Command::Trace(args)) => trace::merge(&args),
         Some(Command::Settings) => settings::run(),
         Some(Command::Functions) => output::print(&headrace_engine::functions::page()),
-        Some(Command::Completions(args)) => manual::completions(&args),
-        Some(Command::Man(args)) => manual::pages(&args),
+        Some(Command::Completions(args)) => manual::completions(&args, Cli::command()),
+        Some(Command::Man(args)) => manual::pages(&args, Cli::command()),
     };
     done.map(|()| 0)
 }
@@ -238,15 +240,4 @@ async fn seedless(
 
 async fn set(args: Box<SetArgs>, operation: SetOperation, cancel: Arc<AtomicBool>) -> Result<()> {
     blocking(move || ooc::set(&args, operation, cancel)).await
-}
-
-/// Blocking work off the async threads, so that Ctrl-C is noticed.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| match error.try_into_panic() {
-        Ok(panic) => Err(CliError::fault(&*panic)),
-        Err(error) => Err(CliError::new(error)),
-    })
 }

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::args::Cli;
 use crate::error::{Context, Result};
 use crate::output::print;
 
@@ -25,20 +24,20 @@ pub struct ManArgs {
     pub out: Option<PathBuf>,
 }
 
-/// Prints the completions of a shell.
-pub fn completions(args: &CompletionsArgs) -> Result<()> {
+/// Prints the completions of a shell for a command line.
+pub fn completions(args: &CompletionsArgs, mut cli: Command) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "headrace", &mut text);
+    clap_complete::generate(args.shell, &mut cli, "headrace", &mut text);
     print(&String::from_utf8_lossy(&text))
 }
 
 /// Writes the pages of the manual.
-pub fn pages(args: &ManArgs) -> Result<()> {
+pub fn pages(args: &ManArgs, cli: Command) -> Result<()> {
     let Some(folder) = &args.out else {
         let mut page = Vec::new();
-        Man::new(Cli::command()).render(&mut page).at("page")?;
+        Man::new(cli).render(&mut page).at("page")?;
         return print(&String::from_utf8_lossy(&page));
     };
     std::fs::create_dir_all(folder).at(folder.display())?;
-    clap_mangen::generate_to(Cli::command(), folder).at(folder.display())
+    clap_mangen::generate_to(cli, folder).at(folder.display())
 }

@@ -11,9 +11,9 @@ use clap::{Args, ValueEnum};
 use headrace_ceilings::Ceilings;
 use headrace_ceilings::StoreKey;
 use headrace_ceilings::model::{
-    Decode, FigureSource, Gpu, Machine, Placement, Prediction, Scan, StorageDevice, Target,
-    Topology, known_gpus, known_nics, known_ssds, parse_gb_per_s, parse_gpus, parse_link_gb_per_s,
-    parse_storage, pcie_gb_per_s, predict,
+    Decode, FigureSource, Gpu, Machine, ParseError, Placement, Prediction, Scan, StorageDevice,
+    Target, Topology, known_gpus, known_nics, known_ssds, parse_gb_per_s, parse_gpus,
+    parse_link_gb_per_s, parse_storage, pcie_gb_per_s, predict,
 };
 use serde::Serialize;
 
@@ -49,28 +49,28 @@ pub struct ModelArgs {
     #[arg(long, value_name = "GPUS", value_parser = gpus)]
     pub gpu: Option<Gpus>,
     /// Link of each GPU: pcie5x16, or a rate such as 55.5GB/s.
-    #[arg(long, value_name = "LINK", value_parser = link)]
+    #[arg(long, value_name = "LINK", value_parser = parse_link_gb_per_s)]
     pub link: Option<f64>,
     /// What the devices share: direct, 'shared:28GB/s', 'shared:2x 28GB/s', 'local:12.5GB/s'.
-    #[arg(long, value_name = "T", value_parser = topology)]
+    #[arg(long, value_name = "T")]
     pub topology: Option<Topology>,
     /// How the table lies on the devices: striped, even or proportional.
-    #[arg(long, value_name = "P", value_parser = placement)]
+    #[arg(long, value_name = "P")]
     pub placement: Option<Placement>,
     /// What the links to all GPUs carry together.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = parse_gb_per_s)]
     pub all_links: Option<f64>,
     /// Copies out of the page cache.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = parse_gb_per_s)]
     pub page_cache_rate: Option<f64>,
     /// Host memory, read and written bytes together.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = parse_gb_per_s)]
     pub host_memory: Option<f64>,
     /// Work of all CPU cores, where the host is the target.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = parse_gb_per_s)]
     pub cpu: Option<f64>,
     /// Decompression by the CPU, before the link; without it whoever works on a chunk decompresses.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = parse_gb_per_s)]
     pub host_decode: Option<f64>,
     /// Where chunks are worked on (default: the GPU, if there is one).
     #[arg(long, value_enum)]
@@ -138,28 +138,12 @@ pub struct Devices(Vec<StorageDevice>);
 #[derive(Debug, Clone)]
 pub struct Gpus(Vec<Gpu>);
 
-fn storage(text: &str) -> std::result::Result<Devices, String> {
-    parse_storage(text).map(Devices).map_err(|error| error.to_string())
+fn storage(text: &str) -> std::result::Result<Devices, ParseError> {
+    parse_storage(text).map(Devices)
 }
 
-fn gpus(text: &str) -> std::result::Result<Gpus, String> {
-    parse_gpus(text).map(Gpus).map_err(|error| error.to_string())
-}
-
-fn link(text: &str) -> std::result::Result<f64, String> {
-    parse_link_gb_per_s(text).map_err(|error| error.to_string())
-}
-
-fn rate(text: &str) -> std::result::Result<f64, String> {
-    parse_gb_per_s(text).map_err(|error| error.to_string())
-}
-
-fn topology(text: &str) -> std::result::Result<Topology, String> {
-    text.parse().map_err(|error: headrace_ceilings::model::ParseError| error.to_string())
-}
-
-fn placement(text: &str) -> std::result::Result<Placement, String> {
-    text.parse().map_err(|error: headrace_ceilings::model::ParseError| error.to_string())
+fn gpus(text: &str) -> std::result::Result<Gpus, ParseError> {
+    parse_gpus(text).map(Gpus)
 }
 
 fn share(text: &str) -> std::result::Result<f64, String> {
@@ -194,13 +178,7 @@ pub fn run(args: &ModelArgs) -> Result<()> {
 fn answer(args: &ModelArgs) -> Result<Answer> {
     let machine = machine(args)?;
     let scan = scan(args, &machine)?;
-    let prediction = predict(&scan, &machine).map_err(|error| {
-        let text = error.to_string();
-        match text.split_once("\nhint: ") {
-            Some((cause, hint)) => CliError::new(cause).hint(hint),
-            None => CliError::new(text),
-        }
-    })?;
+    let prediction = predict(&scan, &machine).map_err(CliError::carrying_hint)?;
     Ok(Answer { version: 1, scan, machine, prediction })
 }
 

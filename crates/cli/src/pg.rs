@@ -8,8 +8,8 @@ use headrace_pg::PgError;
 use headrace_pg::export::{self, ExportArgs, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::Format;
 use crate::error::{CliError, Result};
+use crate::output::Format;
 
 /// `pg`.
 #[derive(Debug, Subcommand)]

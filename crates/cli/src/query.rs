@@ -7,10 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use clap::CommandFactory;
 
-use crate::args::{Cli, Format, QueryArgs};
+use crate::args::{Cli, QueryArgs};
 use crate::error::{CliError, Context, Result};
-use crate::memory::peak_rss_bytes;
-use crate::output::print;
+use crate::output::{Format, print};
 use crate::session;
 use crate::shell::{self, Go, Origin, Shell, completions, is_command, nearest};
 use crate::signals::Asked;
@@ -58,7 +57,7 @@ pub async fn run(args: &QueryArgs, stop: Arc<AtomicBool>, asked: &Asked) -> Resu
     }?;
     let session = shell.finish()?;
     if let (Some(limit), false) = (args.engine.memory_limit, args.quiet) {
-        let peak = peak_rss_bytes().unwrap_or_default();
+        let peak = headrace_io::system::peak_memory_bytes().unwrap_or_default();
         say!("peak resident memory {:.0} MB, limit {:.0} MB", mb(peak), mb(limit));
     }
     session::write_trace(&session, &args.engine)

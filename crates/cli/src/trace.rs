@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Arg, Command};
+use clap::{Arg, Args, Command};
 use headrace_flow::Trace;
 
-use crate::args::TraceArgs;
 use crate::error::{Context, Result};
 use crate::output::put;
 
@@ -40,6 +39,17 @@ impl TypedValueParser for TraceFileParser {
         );
         Err(clap::Error::raw(ErrorKind::ValueValidation, refused))
     }
+}
+
+/// `trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// Files that --trace wrote, or other files in the Chrome trace format.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// File to write, as Chrome/Perfetto JSON ("-": standard output).
+    #[arg(long, value_name = "FILE", value_parser = TraceFileParser)]
+    pub out: PathBuf,
 }
 
 /// Writes the trace.

@@ -68,36 +68,20 @@ fn widen(data: &Data<'_>, from: &DataType, to: &DataType, repr: &Repr) -> Option
     if !(from.is_integer() || from.is_float()) || !(to.is_integer() || to.is_float()) {
         return None;
     }
-    Some(match (data, repr) {
-        (Data::I32(v), Repr::I64) => Data::I64(v.iter().map(|&v| i64::from(v)).collect()),
-        (Data::I16(v), Repr::I64) => Data::I64(v.iter().map(|&v| i64::from(v)).collect()),
-        (Data::I8(v), Repr::I64) => Data::I64(v.iter().map(|&v| i64::from(v)).collect()),
-        (Data::U32(v), Repr::I64) => Data::I64(v.iter().map(|&v| i64::from(v)).collect()),
-        (Data::U16(v), Repr::I64) => Data::I64(v.iter().map(|&v| i64::from(v)).collect()),
-        (Data::U8(v), Repr::I64) => Data::I64(v.iter().map(|&v| i64::from(v)).collect()),
-        (Data::U32(v), Repr::U64) => Data::U64(v.iter().map(|&v| u64::from(v)).collect()),
-        (Data::U16(v), Repr::U64) => Data::U64(v.iter().map(|&v| u64::from(v)).collect()),
-        (Data::U8(v), Repr::U64) => Data::U64(v.iter().map(|&v| u64::from(v)).collect()),
-        (Data::I16(v), Repr::I32) => Data::I32(v.iter().map(|&v| i32::from(v)).collect()),
-        (Data::I8(v), Repr::I32) => Data::I32(v.iter().map(|&v| i32::from(v)).collect()),
-        (Data::I64(v), Repr::F64) => Data::F64(v.iter().map(|&v| v as f64).collect()),
-        (Data::I32(v), Repr::F64) => Data::F64(v.iter().map(|&v| f64::from(v)).collect()),
-        (Data::I16(v), Repr::F64) => Data::F64(v.iter().map(|&v| f64::from(v)).collect()),
-        (Data::I8(v), Repr::F64) => Data::F64(v.iter().map(|&v| f64::from(v)).collect()),
-        (Data::U64(v), Repr::F64) => Data::F64(v.iter().map(|&v| v as f64).collect()),
-        (Data::U32(v), Repr::F64) => Data::F64(v.iter().map(|&v| f64::from(v)).collect()),
-        (Data::U16(v), Repr::F64) => Data::F64(v.iter().map(|&v| f64::from(v)).collect()),
-        (Data::U8(v), Repr::F64) => Data::F64(v.iter().map(|&v| f64::from(v)).collect()),
-        (Data::F32(v), Repr::F64) => Data::F64(v.iter().map(|&v| f64::from(v)).collect()),
-        (Data::F64(v), Repr::F32) => Data::F32(v.iter().map(|&v| v as f32).collect()),
-        (Data::I64(v), Repr::F32) => Data::F32(v.iter().map(|&v| v as f32).collect()),
-        (Data::I32(v), Repr::F32) => Data::F32(v.iter().map(|&v| v as f32).collect()),
-        (Data::I16(v), Repr::F32) => Data::F32(v.iter().map(|&v| f32::from(v)).collect()),
-        (Data::I8(v), Repr::F32) => Data::F32(v.iter().map(|&v| f32::from(v)).collect()),
-        (Data::U64(v), Repr::F32) => Data::F32(v.iter().map(|&v| v as f32).collect()),
-        (Data::U32(v), Repr::F32) => Data::F32(v.iter().map(|&v| v as f32).collect()),
-        (Data::U16(v), Repr::F32) => Data::F32(v.iter().map(|&v| f32::from(v)).collect()),
-        (Data::U8(v), Repr::F32) => Data::F32(v.iter().map(|&v| f32::from(v)).collect()),
+    macro_rules! widened {
+        ($to:ident, $type:ty, $($from:ident),+) => {
+            match data {
+                $(Data::$from(v) => Data::$to(v.iter().map(|&v| v as $type).collect()),)+
+                _ => return None,
+            }
+        };
+    }
+    Some(match repr {
+        Repr::I64 => widened!(I64, i64, I32, I16, I8, U32, U16, U8),
+        Repr::U64 => widened!(U64, u64, U32, U16, U8),
+        Repr::I32 => widened!(I32, i32, I16, I8),
+        Repr::F64 => widened!(F64, f64, F32, I64, I32, I16, I8, U64, U32, U16, U8),
+        Repr::F32 => widened!(F32, f32, F64, I64, I32, I16, I8, U64, U32, U16, U8),
         _ => return None,
     })
 }
@@ -229,10 +213,10 @@ fn time_ratio(from: &DataType, to: &DataType) -> (i128, i128) {
     (i128::from(multiply), i128::from(divide))
 }
 
-fn narrow_integers(
+fn narrow_integers<T: Copy>(
     output: &mut Converted,
-    values: &[i128],
-    convert: impl Fn(i128) -> Option<i128>,
+    values: &[T],
+    convert: impl Fn(T) -> Option<i128>,
     repr: &Repr,
 ) -> Option<Data<'static>> {
     macro_rules! narrow {
@@ -307,28 +291,7 @@ fn from_float(
             };
             Some(Data::I128(output.map(values, convert).into()))
         }
-        _ => {
-            macro_rules! narrow {
-                ($type:ty, $variant:ident) => {
-                    Data::$variant(
-                        output
-                            .map(values, |v| <$type>::try_from(float_to_integer(v.trunc())?).ok())
-                            .into(),
-                    )
-                };
-            }
-            Some(match repr {
-                Repr::I8 => narrow!(i8, I8),
-                Repr::I16 => narrow!(i16, I16),
-                Repr::I32 => narrow!(i32, I32),
-                Repr::I64 => narrow!(i64, I64),
-                Repr::U8 => narrow!(u8, U8),
-                Repr::U16 => narrow!(u16, U16),
-                Repr::U32 => narrow!(u32, U32),
-                Repr::U64 => narrow!(u64, U64),
-                _ => return None,
-            })
-        }
+        _ => narrow_integers(output, values, |v| float_to_integer(v.trunc()), repr),
     }
 }
 

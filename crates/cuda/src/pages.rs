@@ -233,16 +233,8 @@ impl PageDecoding {
         let facts = [block_bytes, checksums, attributes, rows_max];
         let [block_bytes, checksums, attributes, rows_max] = facts;
         [
-            table,
-            pages,
-            steps,
-            step_count,
-            block_bytes,
-            checksums,
-            attributes,
-            rows_max,
-            verdicts,
-            columns,
+            table, pages, steps, step_count, block_bytes, checksums, attributes, rows_max,
+            verdicts, columns,
         ]
     }
 }

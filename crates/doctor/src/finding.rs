@@ -16,17 +16,9 @@ pub enum Level {
     Broken,
 }
 
-impl Level {
-    /// Its printed form.
-    pub fn name(self) -> &'static str {
-        match self {
-            Level::Ok => "ok",
-            Level::Unknown => "unknown",
-            Level::Slow => "slow",
-            Level::Broken => "broken",
-        }
-    }
-}
+headrace_io::named!(
+    Level, Ok => "ok", Unknown => "unknown", Slow => "slow", Broken => "broken",
+);
 
 /// An examined subject and its meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -132,9 +124,7 @@ impl Counts {
         }
         if self.slow > 0 {
             parts.push(plural(
-                self.slow,
-                "thing that could be faster",
-                "things that could be faster",
+                self.slow, "thing that could be faster", "things that could be faster",
             ));
         }
         if parts.is_empty() {

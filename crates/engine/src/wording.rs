@@ -10,11 +10,7 @@ use crate::sql::type_name;
 
 /// Names of error classes that stand in front of a message.
 const CLASSES: [&str; 5] = [
-    "Cast error: ",
-    "Parser error: ",
-    "Compute error: ",
-    "Invalid argument error: ",
-    "Csv error: ",
+    "Cast error: ", "Parser error: ", "Compute error: ", "Invalid argument error: ", "Csv error: ",
 ];
 
 /// Characters of a value that are shown.

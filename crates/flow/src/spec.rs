@@ -59,29 +59,15 @@ pub enum AccessPath {
     CuFile,
 }
 
-impl AccessPath {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Auto, Self::Mapped, Self::Buffered, Self::Direct, Self::Registered, Self::CuFile];
-
-    /// Its user-visible name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Mapped => "mapped",
-            Self::Buffered => "buffered",
-            Self::Direct => "direct",
-            Self::Registered => "registered",
-            Self::CuFile => "cufile",
-        }
-    }
-}
-
-impl fmt::Display for AccessPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+headrace_io::named!(
+    AccessPath,
+    Auto => "auto",
+    Mapped => "mapped",
+    Buffered => "buffered",
+    Direct => "direct",
+    Registered => "registered",
+    CuFile => "cufile",
+);
 
 /// How output reaches the sinks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

@@ -223,9 +223,7 @@ mod tests {
         let text = "a,b\n1,0.5\n2,\n3,NaN\n";
         assert!(of(text, "a,b\n3,NaN\n2,\n1,0.5000000001\n").compare("select * from t", true));
         for other in [
-            "a,b\n1,0.5\n2,\n",
-            "a,b\n1,0.5\n2,\n3,7\n",
-            "a,b\n1,0.5\n2,0\n3,NaN\n",
+            "a,b\n1,0.5\n2,\n", "a,b\n1,0.5\n2,\n3,7\n", "a,b\n1,0.5\n2,0\n3,NaN\n",
             "a,b\n1,0.6\n2,\n3,NaN\n",
         ] {
             let sessions = of(text, other);

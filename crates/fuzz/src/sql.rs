@@ -18,47 +18,16 @@ const TEXT_BYTES_MAX: usize = 16 << 10;
 
 /// Functions that give as many rows or bytes as they are asked for.
 const NEVER_RUN: &[&str] = &[
-    "generate_series",
-    "range",
-    "repeat",
-    "lpad",
-    "rpad",
-    "recursive",
-    "array_resize",
-    "list_resize",
-    "array_repeat",
-    "list_repeat",
+    "generate_series", "range", "repeat", "lpad", "rpad", "recursive", "array_resize",
+    "list_resize", "array_repeat", "list_repeat",
 ];
 
 /// Answers that depend on the order of rows, on the time, on chance, or on settings.
 const NEVER_COMPARED: &[&str] = &[
-    "limit",
-    "offset",
-    "fetch",
-    "top",
-    "over",
-    "array_agg",
-    "string_agg",
-    "first_value",
-    "last_value",
-    "nth_value",
-    "any_value",
-    "within",
-    "explain",
-    "information_schema",
-    "now",
-    "current_date",
-    "current_time",
-    "current_timestamp",
-    "today",
-    "version",
-    "summarize",
-    "tablesample",
-    "random",
-    "rand",
-    "uuid",
-    "approx_distinct",
-    "approx_median",
+    "limit", "offset", "fetch", "top", "over", "array_agg", "string_agg", "first_value",
+    "last_value", "nth_value", "any_value", "within", "explain", "information_schema", "now",
+    "current_date", "current_time", "current_timestamp", "today", "version", "summarize",
+    "tablesample", "random", "rand", "uuid", "approx_distinct", "approx_median",
     "approx_percentile_cont",
 ];
 

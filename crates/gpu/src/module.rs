@@ -250,10 +250,7 @@ impl Function {
         // SAFETY: the function is alive, its context current, the out-pointer live.
         let code = unsafe {
             api::cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                &mut blocks,
-                self.raw,
-                block,
-                dynamic_shared_bytes as usize,
+                &mut blocks, self.raw, block, dynamic_shared_bytes as usize,
             )
         };
         self.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;

@@ -546,14 +546,7 @@ fn wait_with_limit(child: &mut Child) -> String {
 /// The lines of the child's cuFile logs that say something of files, devices or errors.
 fn log_tail(folder: &Path) -> Vec<String> {
     const TELLING: [&str; 9] = [
-        "ERROR",
-        "WARN",
-        "udev",
-        "mount",
-        "attribute",
-        "HandleRegister",
-        "compat",
-        "cufio-fs",
+        "ERROR", "WARN", "udev", "mount", "attribute", "HandleRegister", "compat", "cufio-fs",
         "NOTICE",
     ];
     let mut lines = Vec::new();

@@ -38,33 +38,17 @@ pub enum MemoryUse {
     Readers,
 }
 
-impl MemoryUse {
-    const ALL: [Self; 8] = [
-        Self::HostCache,
-        Self::Builds,
-        Self::Pipelines,
-        Self::Slots,
-        Self::Planner,
-        Self::Operators,
-        Self::Tables,
-        Self::Readers,
-    ];
-}
-
-impl fmt::Display for MemoryUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::HostCache => "host cache",
-            Self::Builds => "builds",
-            Self::Pipelines => "pipelines",
-            Self::Slots => "slots",
-            Self::Planner => "planner",
-            Self::Operators => "operators",
-            Self::Tables => "tables in memory",
-            Self::Readers => "readers",
-        })
-    }
-}
+crate::named!(
+    MemoryUse,
+    HostCache => "host cache",
+    Builds => "builds",
+    Pipelines => "pipelines",
+    Slots => "slots",
+    Planner => "planner",
+    Operators => "operators",
+    Tables => "tables in memory",
+    Readers => "readers",
+);
 
 /// Bytes by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::random::drawn_at;
 use crate::residency::page_bytes;
 use crate::{IoError, ReadAt, ReadMode, Result, SourceFile};
 
@@ -20,42 +21,45 @@ const TORN_BLOCK_BYTES: u64 = 4096;
 pub struct FaultPlan {
     /// Seed of everything that happens "per mille".
     pub seed: u64,
-    /// Reads that return only part of the requested bytes.
-    pub short_reads_permille: u16,
-    /// Reads that are interrupted by a signal (EINTR).
+    /// Reads or writes that move only part of the bytes.
+    pub short_permille: u16,
+    /// Those that are interrupted by a signal (EINTR).
     pub interrupted_permille: u16,
-    /// Every read that touches this byte fails with EIO.
+    /// Every one that touches this byte fails with EIO.
     pub io_error_at: Option<u64>,
     /// How often `io_error_at` fails before the device recovers; `None`: always. Mappings always
     /// see it.
     pub io_error_times: Option<u64>,
-    /// The file ends here, although it was longer at opening.
-    pub truncated_at: Option<u64>,
-    /// Blocks of 4096 bytes whose second half is wrong (each byte inverted).
-    pub torn_blocks_permille: u16,
-    /// Every read takes at least this long.
+    /// Every one takes at least this long.
     pub latency: Duration,
-    /// O_DIRECT reads fail with EINVAL, although the file was opened with O_DIRECT.
+    /// O_DIRECT fails with EINVAL, although the file was opened with O_DIRECT.
     pub direct_refused: bool,
+    /// The file that is read ends here, although it was longer at opening.
+    pub truncated_at: Option<u64>,
+    /// Blocks of 4096 bytes that are read with their second half wrong (each byte inverted).
+    pub torn_blocks_permille: u16,
     /// The file counts as changed when it is checked.
     pub changed: bool,
+    /// The file system is full here: a write that begins before is short, one that begins after
+    /// fails with ENOSPC.
+    pub full_at: Option<u64>,
+    /// The commit fails with EIO, as if bytes had been lost on their way to the device.
+    pub commit_fails: bool,
 }
 
-/// The injected faults of either direction, with counts.
+/// The faults of a file, with counts.
 #[derive(Debug)]
 pub(crate) struct Faults {
-    pub seed: u64,
-    pub short_permille: u16,
-    pub interrupted_permille: u16,
-    pub io_error_at: Option<u64>,
-    pub io_error_times: Option<u64>,
-    pub latency: Duration,
-    pub direct_refused: bool,
-    pub attempts: AtomicU64,
-    pub io_errors: AtomicU64,
+    pub plan: FaultPlan,
+    attempts: AtomicU64,
+    io_errors: AtomicU64,
 }
 
 impl Faults {
+    pub fn new(plan: FaultPlan) -> Faults {
+        Faults { plan, attempts: AtomicU64::new(0), io_errors: AtomicU64::new(0) }
+    }
+
     /// Attempts so far, with any outcome.
     pub fn attempts(&self) -> u64 {
         self.attempts.load(Ordering::Relaxed)
@@ -64,15 +68,15 @@ impl Faults {
     /// One attempt: waits as planned, and fails if it is to fail.
     pub fn strike(&self, mode: ReadMode, offset: u64, bytes: usize) -> io::Result<()> {
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
-        if !self.latency.is_zero() {
-            std::thread::sleep(self.latency);
+        if !self.plan.latency.is_zero() {
+            std::thread::sleep(self.plan.latency);
         }
         let errno = |errno| Err(io::Error::from_raw_os_error(errno));
-        if mode == ReadMode::Direct && self.direct_refused {
+        if mode == ReadMode::Direct && self.plan.direct_refused {
             return errno(libc::EINVAL);
         }
         // By number, not by place: the same attempt must succeed when it is repeated.
-        if mix(self.seed, attempt, 3) % 1000 < u64::from(self.interrupted_permille) {
+        if mix(self.plan.seed, attempt, 3) % 1000 < u64::from(self.plan.interrupted_permille) {
             return errno(libc::EINTR);
         }
         if self.io_error_strikes(offset, bytes) {
@@ -83,17 +87,17 @@ impl Faults {
 
     fn io_error_strikes(&self, offset: u64, bytes: usize) -> bool {
         let touched = |at| at >= offset && at - offset < bytes as u64;
-        if !self.io_error_at.is_some_and(touched) {
+        if !self.plan.io_error_at.is_some_and(touched) {
             return false;
         }
         let strikes = self.io_errors.fetch_add(1, Ordering::Relaxed);
-        self.io_error_times.is_none_or(|times| strikes < times)
+        self.plan.io_error_times.is_none_or(|times| strikes < times)
     }
 
     /// How many of `count` bytes at `offset` are moved: at least 1, unless `count` is 0.
     pub fn shortened(&self, offset: u64, count: usize) -> usize {
-        let dice = mix(self.seed, offset, count as u64);
-        if count < 2 || dice % 1000 >= u64::from(self.short_permille) {
+        let dice = mix(self.plan.seed, offset, count as u64);
+        if count < 2 || dice % 1000 >= u64::from(self.plan.short_permille) {
             return count;
         }
         1 + (mix(dice, offset, 2) % (count as u64 - 1)) as usize
@@ -104,25 +108,13 @@ impl Faults {
 #[derive(Debug)]
 pub struct FaultyFile {
     inner: Arc<SourceFile>,
-    plan: FaultPlan,
     faults: Faults,
 }
 
 impl FaultyFile {
     /// The twin of `inner`.
     pub fn new(inner: Arc<SourceFile>, plan: FaultPlan) -> Arc<FaultyFile> {
-        let faults = Faults {
-            seed: plan.seed,
-            short_permille: plan.short_reads_permille,
-            interrupted_permille: plan.interrupted_permille,
-            io_error_at: plan.io_error_at,
-            io_error_times: plan.io_error_times,
-            latency: plan.latency,
-            direct_refused: plan.direct_refused,
-            attempts: AtomicU64::new(0),
-            io_errors: AtomicU64::new(0),
-        };
-        Arc::new(FaultyFile { inner, plan, faults })
+        Arc::new(FaultyFile { inner, faults: Faults::new(plan) })
     }
 
     /// Reads attempted so far, with any outcome (mappings not included).
@@ -132,7 +124,7 @@ impl FaultyFile {
 
     /// The bytes that a reader must get for the true bytes `content` at `offset`: the same, torn.
     pub fn tear(&self, offset: u64, content: &mut [u8]) {
-        if self.plan.torn_blocks_permille == 0 {
+        if self.faults.plan.torn_blocks_permille == 0 {
             return;
         }
         for (position, byte) in (offset..).zip(content) {
@@ -144,12 +136,13 @@ impl FaultyFile {
     }
 
     fn is_torn(&self, block: u64) -> bool {
-        mix(self.plan.seed, block, 1) % 1000 < u64::from(self.plan.torn_blocks_permille)
+        mix(self.faults.plan.seed, block, 1) % 1000
+            < u64::from(self.faults.plan.torn_blocks_permille)
     }
 
     /// How many of `count` bytes at `offset` a reader gets.
     fn delivered(&self, offset: u64, count: usize) -> usize {
-        let left = self.plan.truncated_at.map_or(u64::MAX, |end| end.saturating_sub(offset));
+        let left = self.faults.plan.truncated_at.map_or(u64::MAX, |end| end.saturating_sub(offset));
         let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
         self.faults.shortened(offset, count)
     }
@@ -159,7 +152,7 @@ impl FaultyFile {
     unsafe fn break_pages(&self, base: *mut u8, bytes: usize) -> io::Result<()> {
         let page = page_bytes() as usize;
         let mut broken = Vec::new();
-        if let Some(end) = self.plan.truncated_at.map(|end| end as usize)
+        if let Some(end) = self.faults.plan.truncated_at.map(|end| end as usize)
             && end < bytes
         {
             let whole = end.next_multiple_of(page);
@@ -167,7 +160,7 @@ impl FaultyFile {
             unsafe { alter(base, end..whole.min(bytes), |_, part| part.fill(0)) }?;
             broken.push(whole..bytes);
         }
-        if let Some(at) = self.plan.io_error_at.map(|at| at as usize)
+        if let Some(at) = self.faults.plan.io_error_at.map(|at| at as usize)
             && at < bytes
         {
             let start = at / page * page;
@@ -214,7 +207,7 @@ impl ReadAt for FaultyFile {
     }
 
     unsafe fn prepare_mapping(&self, base: *mut u8, bytes: usize) -> io::Result<()> {
-        if self.plan.torn_blocks_permille > 0 {
+        if self.faults.plan.torn_blocks_permille > 0 {
             // SAFETY: the whole of a mapping that the caller lets us change.
             unsafe { alter(base, 0..bytes, |offset, part| self.tear(offset, part)) }?;
         }
@@ -223,7 +216,7 @@ impl ReadAt for FaultyFile {
     }
 
     fn check_unchanged(&self) -> Result<()> {
-        if self.plan.changed {
+        if self.faults.plan.changed {
             return Err(IoError::Changed {
                 path: self.path().to_path_buf(),
                 what: "by order of the fault plan".to_string(),
@@ -270,15 +263,7 @@ fn empty_file() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A well-mixed number from a seed and two others (the finaliser of SplitMix64, Steele et al.
-/// 2014, applied to each in turn).
+/// A number from a seed and two others.
 fn mix(seed: u64, a: u64, b: u64) -> u64 {
-    [a, b].into_iter().fold(finalise(seed), |state, word| finalise(state ^ word))
-}
-
-fn finalise(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
+    [a, b].into_iter().fold(drawn_at(seed, 0), |state, word| drawn_at(state ^ word, 0))
 }

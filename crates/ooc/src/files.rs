@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headrace_io::write::{SinkFile, WriteAt};
+use headrace_io::write::{SinkFile, WriteAt, folder_of};
 use headrace_io::{ReadAt, ReadMode, SourceFile};
 
 use crate::{OocError, Result};
@@ -81,10 +81,14 @@ pub(crate) fn check_outputs(outputs: &[&Path], inputs: &[&Path]) -> Result<()> {
 
 /// Where a path leads, whether or not the file exists.
 fn place_of(path: &Path) -> Option<PathBuf> {
-    path.canonicalize().ok().or_else(|| {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
-    })
+    path.canonicalize()
+        .ok()
+        .or_else(|| Some(folder_of(path).canonicalize().ok()?.join(path.file_name()?)))
+}
+
+/// The folder of temporary files: the named one, or that of the output.
+pub(crate) fn temporary_folder(named: Option<&Path>, output: &Path) -> PathBuf {
+    named.unwrap_or_else(|| folder_of(output)).to_path_buf()
 }
 
 /// Writes all of `bytes`; interrupted and short writes are resumed.

@@ -1,7 +1,6 @@
 //! Numbers as stored in files, little-endian, and their sort order.
 
 use std::fmt;
-use std::str::FromStr;
 
 use bytemuck::Pod;
 use serde::{Deserialize, Serialize};
@@ -27,10 +26,6 @@ pub enum NumberType {
 }
 
 impl NumberType {
-    /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::I32, Self::U32, Self::I64, Self::U64, Self::F32, Self::F64, Self::Bf16];
-
     /// Bytes of a number.
     pub fn bytes(self) -> usize {
         match self {
@@ -39,38 +34,19 @@ impl NumberType {
             Self::I64 | Self::U64 | Self::F64 => 8,
         }
     }
-
-    /// Its user-visible name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::I32 => "i32",
-            Self::U32 => "u32",
-            Self::I64 => "i64",
-            Self::U64 => "u64",
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-            Self::Bf16 => "bf16",
-        }
-    }
 }
 
-impl fmt::Display for NumberType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for NumberType {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|number| number.name() == name);
-        found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("{name:?} is no type of numbers; there are {names}")
-        })
-    }
-}
+headrace_io::named!(
+    NumberType,
+    "type of numbers",
+    I32 => "i32",
+    U32 => "u32",
+    I64 => "i64",
+    U64 => "u64",
+    F32 => "f32",
+    F64 => "f64",
+    Bf16 => "bf16",
+);
 
 /// A number that can be a key.
 pub trait Number: Pod + Send + Sync + fmt::Debug + fmt::Display {

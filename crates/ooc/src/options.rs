@@ -1,7 +1,5 @@
 //! Options of every operator.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use headrace_flow::{AccessPath, CancelToken, RaceOptions, Trace, WriteAccess};
@@ -21,28 +19,7 @@ pub enum Processor {
     Cuda,
 }
 
-impl FromStr for Processor {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda),
-            _ => Err(format!("{name:?} is no processor; there are auto, cpu, cuda")),
-        }
-    }
-}
-
-impl fmt::Display for Processor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-        })
-    }
-}
+headrace_io::named!(Processor, "processor", Auto => "auto", Cpu => "cpu", Cuda => "cuda");
 
 /// How an operator runs. [`Default`] suits a user without special wishes.
 #[derive(Debug, Clone)]

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use headrace_format::arrow::{ArrowWriter, WriterOptions};
-use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
+use headrace_io::random::Random;
+use headrace_io::write::{FaultySink, SinkFile, WriteAt};
 use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile};
 use headrace_ooc::sets::{self, KeyList, Repeats, SetJob, SetOperation, SetReport};
 use headrace_ooc::{Files, Number, OocError, Options, PlainFiles, Processor};
@@ -106,12 +107,8 @@ fn check<K: Number>(
 
 /// Sorted keys: steps of up to `step`, and every key repeated up to `repeat` times.
 fn keys(seed: u64, count: usize, first: i64, step: u64, repeat: u64) -> Vec<i64> {
-    let mut random = seed;
-    let mut next = |below: u64| {
-        random =
-            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) % below.max(1)
-    };
+    let mut random = Random(seed);
+    let mut next = |below: u64| random.below(below.max(1));
     let (mut key, mut keys) = (first, Vec::with_capacity(count));
     while keys.len() < count {
         key += 1 + next(step) as i64;
@@ -421,7 +418,7 @@ fn what_is_wrong_with_an_input_is_told_with_the_remedy() {
 #[derive(Debug)]
 struct Faulty {
     reads: FaultPlan,
-    writes: WriteFaultPlan,
+    writes: FaultPlan,
 }
 
 impl Files for Faulty {
@@ -435,21 +432,21 @@ impl Files for Faulty {
 }
 
 /// Faults of every stage; whether the operation may still end well.
-fn faults() -> Vec<(&'static str, FaultPlan, WriteFaultPlan, bool)> {
-    let (read, write) = (FaultPlan::default, WriteFaultPlan::default);
+fn faults() -> Vec<(&'static str, FaultPlan, FaultPlan, bool)> {
+    let (read, write) = (FaultPlan::default, FaultPlan::default);
     vec![
-        ("short reads", FaultPlan { short_reads_permille: 500, ..read() }, write(), true),
+        ("short reads", FaultPlan { short_permille: 500, ..read() }, write(), true),
         ("interrupted reads", FaultPlan { interrupted_permille: 300, ..read() }, write(), true),
         ("a lost page", FaultPlan { io_error_at: Some(70_000), ..read() }, write(), false),
         ("a file cut short", FaultPlan { truncated_at: Some(90_000), ..read() }, write(), false),
         ("a file that changes", FaultPlan { changed: true, ..read() }, write(), false),
         ("no O_DIRECT", FaultPlan { direct_refused: true, ..read() }, write(), true),
         ("torn blocks", FaultPlan { torn_blocks_permille: 300, ..read() }, write(), false),
-        ("short writes", read(), WriteFaultPlan { short_writes_permille: 500, ..write() }, true),
-        ("a bad block", read(), WriteFaultPlan { io_error_at: Some(50_000), ..write() }, false),
-        ("a full disk", read(), WriteFaultPlan { full_at: Some(60_000), ..write() }, false),
-        ("no O_DIRECT out", read(), WriteFaultPlan { direct_refused: true, ..write() }, true),
-        ("a failed commit", read(), WriteFaultPlan { commit_fails: true, ..write() }, false),
+        ("short writes", read(), FaultPlan { short_permille: 500, ..write() }, true),
+        ("a bad block", read(), FaultPlan { io_error_at: Some(50_000), ..write() }, false),
+        ("a full disk", read(), FaultPlan { full_at: Some(60_000), ..write() }, false),
+        ("no O_DIRECT out", read(), FaultPlan { direct_refused: true, ..write() }, true),
+        ("a failed commit", read(), FaultPlan { commit_fails: true, ..write() }, false),
     ]
 }
 

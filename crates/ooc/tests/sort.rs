@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use headrace_flow::{AccessPath, CancelToken};
 use headrace_io::FaultPlan;
-use headrace_io::write::WriteFaultPlan;
+
 use headrace_ooc::sort::{Order, RecordLayout, SortJob, sort};
 use headrace_ooc::{NumberType, OocError, Options, Report};
 use proptest::prelude::*;
@@ -166,17 +166,17 @@ fn faults_that_pass_change_nothing() {
         for options in one_pass_and_two() {
             let read = FaultPlan {
                 seed,
-                short_reads_permille: 300,
+                short_permille: 300,
                 interrupted_permille: 100,
                 direct_refused: seed % 2 == 0,
                 ..FaultPlan::default()
             };
-            let write = WriteFaultPlan {
+            let write = FaultPlan {
                 seed,
-                short_writes_permille: 300,
+                short_permille: 300,
                 interrupted_permille: 100,
                 direct_refused: seed % 2 == 1,
-                ..WriteFaultPlan::default()
+                ..FaultPlan::default()
             };
             let files = FaultyFiles {
                 input: read.clone(),
@@ -211,9 +211,9 @@ fn fails(options: Options, files: FaultyFiles, says: &str) {
 fn a_fault_at_any_stage_is_an_error_and_leaves_nothing() {
     let lost = || FaultPlan { io_error_at: Some(3_000_000), ..FaultPlan::default() };
     let changed = || FaultPlan { changed: true, ..FaultPlan::default() };
-    let broken = || WriteFaultPlan { io_error_at: Some(3_000_000), ..WriteFaultPlan::default() };
-    let full = || WriteFaultPlan { full_at: Some(3_000_000), ..WriteFaultPlan::default() };
-    let uncommitted = || WriteFaultPlan { commit_fails: true, ..WriteFaultPlan::default() };
+    let broken = || FaultPlan { io_error_at: Some(3_000_000), ..FaultPlan::default() };
+    let full = || FaultPlan { full_at: Some(3_000_000), ..FaultPlan::default() };
+    let uncommitted = || FaultPlan { commit_fails: true, ..FaultPlan::default() };
     let none = FaultyFiles::default;
     for options in one_pass_and_two() {
         fails(options.clone(), FaultyFiles { input: lost(), ..none() }, "/in: reading");

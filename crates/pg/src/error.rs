@@ -4,8 +4,6 @@ use std::fmt;
 
 use tokio_postgres::error::SqlState;
 
-use crate::tls;
-
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, PgError>;
 
@@ -66,7 +64,7 @@ impl PgError {
     pub(crate) fn server(place: &str, error: &tokio_postgres::Error) -> PgError {
         let Some(said) = error.as_db_error() else {
             let cause = format!("{place}: {}", with_sources(error));
-            let remedy = tls::remedy(&cause);
+            let remedy = remedy_of_connection(&cause);
             return PgError::new(cause).remedy(remedy);
         };
         let code = said.code().code();
@@ -96,6 +94,18 @@ fn remedy_of(code: &SqlState) -> Option<String> {
         _ => return None,
     };
     Some(remedy.to_string())
+}
+
+/// Of a connection that failed for its TLS; empty if none is known.
+fn remedy_of_connection(cause: &str) -> &'static str {
+    if cause.contains("server does not support TLS") {
+        "the server has ssl = off: sslmode=prefer talks without TLS then"
+    } else if cause.contains("invalid peer certificate") {
+        "sslrootcert=FILE names the authority that vouches for the server; the host must have the name \
+         that its certificate says; sslmode=require without a root.crt encrypts, whoever the server is"
+    } else {
+        ""
+    }
 }
 
 /// The library's errors have details in their sources.

@@ -91,18 +91,6 @@ impl Tls {
     }
 }
 
-/// The remedy for such a failed connection; empty if none is known.
-pub(crate) fn remedy(cause: &str) -> &'static str {
-    if cause.contains("server does not support TLS") {
-        "the server has ssl = off: sslmode=prefer talks without TLS then"
-    } else if cause.contains("invalid peer certificate") {
-        "sslrootcert=FILE names the authority that vouches for the server; the host must have the name \
-         that its certificate says; sslmode=require without a root.crt encrypts, whoever the server is"
-    } else {
-        ""
-    }
-}
-
 /// A named file, or the user's own if it exists.
 fn file(named: Option<&String>, folder: Option<&PathBuf>, own: &str) -> Option<PathBuf> {
     let own = || folder.map(|folder| folder.join(own)).filter(|file| file.exists());
@@ -207,11 +195,7 @@ impl ServerCertVerifier for Verifier {
         };
         let parsed = ParsedCertificate::try_from(certificate)?;
         let signed = verify_server_cert_signed_by_trust_anchor(
-            &parsed,
-            store,
-            intermediates,
-            now,
-            self.algorithms.all,
+            &parsed, store, intermediates, now, self.algorithms.all,
         );
         // A server that vouches for itself, as PostgreSQL's documentation makes them: known byte for byte, and
         // its dates are checked before this is found.

@@ -61,24 +61,11 @@ fn devices() -> TableIterator<
     let row = |device: Device| {
         let now = device.now;
         (
-            device.ordinal,
-            device.name,
-            device.uuid,
-            device.pci_address,
-            device.compute_capability,
-            device.memory_bytes,
-            now.memory_used_bytes,
-            device.memory_gb_per_s,
-            device.multiprocessors,
-            device.clock_mhz,
-            now.utilization_percent,
-            now.temperature_c,
-            now.power_w,
-            now.power_limit_w,
-            now.pcie_generation,
-            now.pcie_lanes,
-            now.uncorrected_errors,
-            now.driver_version,
+            device.ordinal, device.name, device.uuid, device.pci_address,
+            device.compute_capability, device.memory_bytes, now.memory_used_bytes,
+            device.memory_gb_per_s, device.multiprocessors, device.clock_mhz,
+            now.utilization_percent, now.temperature_c, now.power_w, now.power_limit_w,
+            now.pcie_generation, now.pcie_lanes, now.uncorrected_errors, now.driver_version,
             device.cuda_version,
         )
     };

@@ -407,15 +407,7 @@ pub unsafe fn explain_query(
     {
         let memory = std::ptr::null();
         pg_sys::ExplainOnePlan(
-            plan,
-            into,
-            es,
-            text,
-            parameters,
-            environment,
-            &duration,
-            used,
-            memory,
+            plan, into, es, text, parameters, environment, &duration, used, memory,
         );
     }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, DictionaryArray, Int32Array, StringArray,
+    ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray,
     types::{ArrowDictionaryKeyType, Int8Type, Int16Type},
 };
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{ArrowError, DataType, Field};
+use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 
 /// A column of 32-bit integers.
 pub(crate) fn int32_field(name: &str) -> Field {
@@ -35,6 +35,13 @@ fn code_field(name: &str, code: DataType) -> Field {
 
 pub(crate) fn int32(values: Vec<i32>) -> ArrayRef {
     Arc::new(Int32Array::from(values))
+}
+
+/// Rows in the types that a table stores.
+pub(crate) fn stored(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let columns = rows.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| arrow_cast::cast(column, field.data_type()));
+    RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
 }
 
 /// Dictionary column with 8-bit codes into `words`.

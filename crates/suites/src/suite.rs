@@ -47,6 +47,29 @@ pub struct Limit {
     pub keys: &'static [usize],
 }
 
+impl Query {
+    /// Its order is total, so that a LIMIT leaves the same rows in every system.
+    pub(crate) const fn new(id: &'static str, sql: &'static str) -> Self {
+        Self { id, sql, limit: None }
+    }
+
+    /// Of a file that is named by its number in two digits.
+    pub(crate) const fn of_file(name: &'static str, sql: &'static str) -> Self {
+        Self::new(if let [b'0', _] = name.as_bytes() { name.split_at(1).1 } else { name }, sql)
+    }
+}
+
+/// The queries in files of these names, beside the file that says so.
+macro_rules! queries {
+    ($($name:literal $({ $($limit:tt)* })?),* $(,)?) => {
+        [$(Query {
+            $(limit: Some(Limit { $($limit)* }),)?
+            ..Query::of_file($name, include_str!(concat!("queries/", $name, ".sql")))
+        }),*]
+    };
+}
+pub(crate) use queries;
+
 impl Suite {
     /// The name in commands and file names.
     pub const fn name(self) -> &'static str {
@@ -77,30 +100,11 @@ impl Suite {
                 "lineitem",
             ],
             Self::Tpcds => &[
-                "call_center",
-                "catalog_page",
-                "customer",
-                "customer_address",
-                "customer_demographics",
-                "date_dim",
-                "household_demographics",
-                "income_band",
-                "item",
-                "promotion",
-                "reason",
-                "ship_mode",
-                "store",
-                "time_dim",
-                "warehouse",
-                "web_page",
-                "web_site",
-                "inventory",
-                "web_returns",
-                "web_sales",
-                "catalog_returns",
-                "catalog_sales",
-                "store_returns",
-                "store_sales",
+                "call_center", "catalog_page", "customer", "customer_address",
+                "customer_demographics", "date_dim", "household_demographics", "income_band",
+                "item", "promotion", "reason", "ship_mode", "store", "time_dim", "warehouse",
+                "web_page", "web_site", "inventory", "web_returns", "web_sales", "catalog_returns",
+                "catalog_sales", "store_returns", "store_sales",
             ],
             Self::ClickBench => &["hits"],
         }
@@ -170,6 +174,38 @@ impl Suite {
             Self::Tpch => tpch::tables(scale),
             Self::Tpcds => tpcds::tables(scale),
             Self::ClickBench => Ok(vec![Box::new(clickbench::Hits::new(scale, seed)?)]),
+        }
+    }
+}
+
+/// A query in tests: one statement for every dialect.
+#[cfg(test)]
+pub(crate) mod tests {
+    #![allow(clippy::unwrap_used)]
+    use sqlparser::{
+        ast::Statement,
+        dialect::{Dialect, DuckDbDialect, GenericDialect, PostgreSqlDialect},
+        parser::Parser,
+    };
+
+    use super::Query;
+
+    pub(crate) fn statement(query: &Query) -> Statement {
+        let parsed = |dialect: &dyn Dialect| Parser::parse_sql(dialect, query.sql).unwrap();
+        for dialect in [&PostgreSqlDialect {} as &dyn Dialect, &DuckDbDialect {}] {
+            assert_eq!(parsed(dialect).len(), 1, "{}", query.id);
+        }
+        let [statement] = parsed(&GenericDialect {}).try_into().unwrap();
+        statement
+    }
+
+    /// They are numbered from `first` on, and what is limited is ordered.
+    pub(crate) fn check_ordered(queries: &[Query], first: usize) {
+        for (query, number) in queries.iter().zip(first..) {
+            assert_eq!(query.id, format!("{number}"));
+            statement(query);
+            let lines = |begin| query.sql.lines().any(|line: &str| line.starts_with(begin));
+            assert!(!lines("limit ") || lines("order by"), "{}", query.id);
         }
     }
 }

@@ -1,12 +1,11 @@
 //! The benchmark's own folder: its space is checked before it is created, and it is removed with
 //! its contents at the end.
 
-use std::ffi::CString;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use headrace_io::decimal_bytes;
+use headrace_io::write::free_bytes;
 
 use super::OocBenchError;
 
@@ -30,9 +29,10 @@ impl OwnFolder {
         if !folder.is_dir() {
             return Err(fail("there is no such folder".to_string(), "name one that is there"));
         }
-        let free_bytes = free_bytes(folder)
+        let free_bytes = File::open(folder)
+            .and_then(|folder| free_bytes(&folder))
             .map_err(|error| fail(format!("its room is not known: {error}"), "name another one"))?;
-        if free_bytes < bytes {
+        if let Some(free_bytes) = free_bytes.filter(|free_bytes| *free_bytes < bytes) {
             let (free, wanted) = (decimal_bytes(free_bytes), decimal_bytes(bytes));
             let what = format!("{wanted} are to be written, and {free} are free");
             return Err(fail(what, "lower --max, or name a folder with more room"));
@@ -71,20 +71,6 @@ impl Drop for OwnFolder {
         // On the way out there is nobody to tell; the name says whose it was.
         let _ = std::fs::remove_dir_all(&self.path);
     }
-}
-
-/// Bytes that this process may still write to a folder's file system.
-fn free_bytes(folder: &Path) -> io::Result<u64> {
-    let path = CString::new(folder.as_os_str().as_bytes())?;
-    // SAFETY: `statvfs` is plain data that the call fills in; the path ends with a 0.
-    let found = unsafe {
-        let mut found: libc::statvfs = std::mem::zeroed();
-        if libc::statvfs(path.as_ptr(), &mut found) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        found
-    };
-    Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 #[cfg(test)]

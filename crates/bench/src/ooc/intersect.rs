@@ -10,8 +10,7 @@ use headrace_ooc::{DeviceRoom, NumberType, OocError, Options, Pass, PlainFiles, 
 
 use super::Answer;
 use super::memory::{Loaded, check_fits};
-use super::operator::{Again, Input, Operator, Ran, Source};
-use super::record::Limits;
+use super::operator::{Again, Input, Limits, Operator, Ran, Source};
 
 const KEY_BYTES: u64 = 8;
 

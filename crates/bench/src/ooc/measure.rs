@@ -7,9 +7,9 @@ use headrace_io::SourceFile;
 use headrace_ooc::{Options, Processor, Report};
 
 use super::error::Unmeasured;
-use super::memory::{forget_peak, resident_peak_bytes};
-use super::operator::{Input, Operator, Ran};
-use super::record::{Figure, Limits, Point};
+use super::memory::forget_peak;
+use super::operator::{Input, Limits, Operator, Ran};
+use super::record::{Figure, Point};
 use super::stages::{ChunkTimes, StageTimes};
 use super::{Answer, OocBenchError, OocPlan, Source, Variant};
 use crate::transfer::{
@@ -127,7 +127,7 @@ impl<'a> Subject<'a> {
             options.trace = Some(trace.clone());
             forget_peak();
             let ran = again(&options);
-            let resident_peak_bytes = resident_peak_bytes();
+            let resident_peak_bytes = headrace_io::system::peak_memory_bytes();
             // Whatever came of it: the next run writes it anew.
             let _ = std::fs::remove_file(&input.output);
             let Ran { answer, report } = ran?;

@@ -10,7 +10,7 @@ use headrace_io::{
 };
 use headrace_ooc::{Files, OocError, Options, PlainFiles};
 
-use super::record::Limits;
+use super::operator::Limits;
 
 /// Unit of reads into memory; cancellation is checked between them.
 const PIECE_BYTES: usize = 64 << 20;
@@ -130,17 +130,11 @@ pub(super) fn forget_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Peak resident memory since then; `None` if the kernel does not report it.
-pub(super) fn resident_peak_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use headrace_io::system::peak_memory_bytes;
 
     #[test]
     fn numbers_in_memory_are_read_as_those_of_a_file() {
@@ -179,13 +173,13 @@ mod tests {
     fn the_peak_is_that_of_what_was_touched_since() {
         let mut peaks = (0..50).map(|_| {
             forget_peak();
-            let before = resident_peak_bytes().unwrap();
+            let before = peak_memory_bytes().unwrap();
             let touched = std::hint::black_box(vec![1u8; 64 << 20]);
-            let peak = resident_peak_bytes().unwrap();
+            let peak = peak_memory_bytes().unwrap();
             drop(touched);
             // Forgotten, it is what there is, not what there was.
             forget_peak();
-            (before, peak, resident_peak_bytes().unwrap())
+            (before, peak, peak_memory_bytes().unwrap())
         });
         // Other tests of the process take and give back memory at the same time, but not always.
         let is_seen = |(before, peak, after)| peak >= before + (32 << 20) && after < peak;

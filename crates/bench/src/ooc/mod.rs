@@ -37,11 +37,10 @@ mod stages;
 mod table;
 
 pub use error::OocBenchError;
-pub use operator::{Answer, Source, Variant};
+pub use operator::{Answer, Limits, Source, Variant};
 pub use plan::{Benchmark, OocPlan};
 pub use record::{
-    Figure, Limits, Missing, OocRecord, OperatorRecord, PlainRead, Point, Predicted, Roofline,
-    Versions,
+    Figure, Missing, OocRecord, OperatorRecord, PlainRead, Point, Predicted, Roofline, Versions,
 };
 pub use run::run;
 pub use stages::{ChunkTimes, StageTimes};

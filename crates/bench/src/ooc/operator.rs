@@ -6,8 +6,16 @@ use std::path::{Path, PathBuf};
 use headrace_ooc::{OocError, Options, Processor, Report};
 use serde::Serialize;
 
-use super::record::Limits;
 use crate::transfer::PathChoice;
+
+/// Memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Limits {
+    /// Host memory for an operator: half of what is free.
+    pub host_bytes: u64,
+    /// Device memory for an operator, if there is a device.
+    pub device_bytes: Option<u64>,
+}
 
 /// Input files.
 #[derive(Debug, Clone)]

@@ -1,8 +1,6 @@
 //! What to measure, in how much space.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,37 +19,9 @@ pub enum Benchmark {
     Matvec,
 }
 
-impl Benchmark {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Intersect, Self::Sort, Self::Matvec];
-
-    /// The name on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Intersect => "intersect",
-            Self::Sort => "sort",
-            Self::Matvec => "matvec",
-        }
-    }
-}
-
-impl fmt::Display for Benchmark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Benchmark {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|benchmark| benchmark.name() == name);
-        found.ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|benchmark| benchmark.name()).collect();
-            format!("{name:?} is no operator; there are {}", names.join(", "))
-        })
-    }
-}
+headrace_io::named!(
+    Benchmark, "operator", Intersect => "intersect", Sort => "sort", Matvec => "matvec",
+);
 
 /// Largest input for comparing access paths, chunk sizes and selectivities: their differences do
 /// not change with size.

@@ -3,7 +3,7 @@
 use headrace_ooc::Processor;
 use serde::Serialize;
 
-use super::Answer;
+use super::operator::{Answer, Limits};
 use super::stages::{ChunkTimes, StageTimes};
 use crate::transfer::{CacheRecord, CacheState};
 
@@ -39,15 +39,6 @@ pub struct Versions {
     pub driver: String,
     /// The run-time compiler, or the reason why there is none.
     pub nvrtc: String,
-}
-
-/// Memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Limits {
-    /// Host memory for an operator: half of what is free.
-    pub host_bytes: u64,
-    /// Device memory for an operator, if there is a device.
-    pub device_bytes: Option<u64>,
 }
 
 /// An operator.

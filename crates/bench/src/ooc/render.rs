@@ -129,18 +129,8 @@ fn throughput(operator: &OperatorRecord) -> Table {
     let mut table = Table::new(
         title,
         &[
-            "input",
-            "variant",
-            "way",
-            "best s",
-            "median s",
-            "GB/s",
-            &records,
-            "of plain reads",
-            "host",
-            "resident",
-            "device",
-            "limit",
+            "input", "variant", "way", "best s", "median s", "GB/s", &records, "of plain reads",
+            "host", "resident", "device", "limit",
         ],
     );
     for point in operator.of(Figure::Throughput) {
@@ -168,13 +158,8 @@ fn throughput(operator: &OperatorRecord) -> Table {
 fn model(operator: &OperatorRecord) -> Table {
     let title = format!("{}: predicted and measured", operator.operator);
     let header = [
-        "input",
-        "variant",
-        "plain read GB/s",
-        "predicted GB/s",
-        "measured GB/s",
-        "measured/predicted",
-        "predicted limit",
+        "input", "variant", "plain read GB/s", "predicted GB/s", "measured GB/s",
+        "measured/predicted", "predicted limit",
     ];
     let mut table = Table::new(title, &header);
     for point in operator.of(Figure::Throughput) {

@@ -11,8 +11,7 @@ use headrace_ooc::{NumberType, OocError, Options};
 
 use super::Answer;
 use super::memory::{Loaded, WithLoaded, check_fits};
-use super::operator::{Again, Input, Operator, Ran, Source};
-use super::record::Limits;
+use super::operator::{Again, Input, Limits, Operator, Ran, Source};
 
 const KEY_BYTES: u64 = 8;
 

@@ -6,6 +6,8 @@ use headrace_flow::{RaceReport, Span};
 use headrace_ooc::Report;
 use serde::Serialize;
 
+use crate::transfer::percentile;
+
 /// Busy times of stages, summed over the races of a run, nanoseconds. Stages overlap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct StageTimes {
@@ -94,11 +96,7 @@ impl ChunkTimes {
 
     fn of_times(stage: &'static str, mut times_ns: Vec<u64>) -> ChunkTimes {
         times_ns.sort_unstable();
-        let at = |percent: usize| {
-            // The smallest time that at least this share does not exceed.
-            let rank = (times_ns.len() * percent).div_ceil(100).max(1);
-            times_ns.get(rank - 1).copied().unwrap_or(0)
-        };
+        let at = |percent| percentile(&times_ns, percent);
         let count = times_ns.len() as u64;
         ChunkTimes { stage, count, p5_ns: at(5), p50_ns: at(50), p95_ns: at(95) }
     }

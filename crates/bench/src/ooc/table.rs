@@ -1,5 +1,7 @@
 //! Tables, as text and as Markdown.
 
+use crate::aligned;
+
 /// A table with a title and footnotes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Table {
@@ -51,21 +53,12 @@ impl Table {
     /// For a terminal.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", self.title);
-        let lines = || std::iter::once(&self.header).chain(&self.rows);
-        let widths: Vec<usize> = (0..self.header.len())
-            .map(|column| lines().map(|row| row[column].chars().count()).max().unwrap_or(0))
-            .collect();
         // A header alone says nothing that the notes do not say.
-        for row in lines().take(if self.rows.is_empty() { 0 } else { usize::MAX }) {
-            let padded: Vec<String> = row
-                .iter()
-                .zip(&widths)
-                .map(|(cell, &width)| match is_number(cell) || std::ptr::eq(row, &self.header) {
-                    true => format!("{cell:>width$}"),
-                    false => format!("{cell:<width$}"),
-                })
-                .collect();
-            text.push_str(&format!("  {}\n", padded.join("  ").trim_end()));
+        if !self.rows.is_empty() {
+            let lines: Vec<_> = std::iter::once(&self.header).chain(&self.rows).collect();
+            for line in aligned(&lines, |row, column| row == 0 || is_number(&lines[row][column])) {
+                text.push_str(&format!("  {line}\n"));
+            }
         }
         self.notes.iter().for_each(|note| text.push_str(&format!("  {note}\n")));
         text

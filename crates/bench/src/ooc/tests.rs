@@ -12,8 +12,8 @@ use headrace_ooc::{OocError, Options, Processor, Report};
 
 use super::error::Unmeasured;
 use super::measure::{Measured, Setup, Subject};
-use super::operator::{Again, Input, Operator, Ran};
-use super::record::{Figure, Limits};
+use super::operator::{Again, Input, Limits, Operator, Ran};
+use super::record::Figure;
 use super::roofline::{Links, judge};
 use super::*;
 use crate::transfer::{CacheState, PathChoice};

@@ -1,6 +1,7 @@
 //! Files cut into the chunks of a race.
 
 use headrace_flow::{ChunkSpec, ReadSpec};
+use headrace_io::random::Random;
 
 use super::{BenchError, Pattern};
 
@@ -74,7 +75,7 @@ fn random(sizes_bytes: &[u64], block_bytes: u64, limit_bytes: Option<u64>) -> Ve
         return Vec::new();
     }
     let count = limit_bytes.map_or(RANDOM_BLOCKS, |limit| limit.div_ceil(block_bytes));
-    let mut dice = SplitMix64::new(42);
+    let mut dice = Random(42);
     (0..count)
         .filter_map(|_| {
             let mut block = dice.below(total_blocks);
@@ -91,27 +92,6 @@ fn random(sizes_bytes: &[u64], block_bytes: u64, limit_bytes: Option<u64>) -> Ve
             Some(ReadSpec { file, offset, bytes: block_bytes.min(size_bytes - offset) })
         })
         .collect()
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-pub(crate) struct SplitMix64(u64);
-
-impl SplitMix64 {
-    pub fn new(seed: u64) -> SplitMix64 {
-        SplitMix64(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    /// Below `end`, which is not 0; its bias of at most end / 2^64 does not matter here.
-    pub fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
-    }
 }
 
 #[cfg(test)]

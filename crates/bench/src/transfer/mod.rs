@@ -50,6 +50,7 @@ pub use plan::{
     BenchPlan, CacheState, FileWrap, Hooks, Operation, PathChoice, Pattern, SinkWrap, Target,
 };
 pub use progress::Progress;
+pub(crate) use record::percentile;
 pub use record::{
     BenchRun, BytesMoved, CacheRecord, CpuRecord, DeviceRecord, Latency, Mismatch, PredictedRecord,
     RingRecord, StageRecord, Verification,

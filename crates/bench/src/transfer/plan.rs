@@ -81,30 +81,6 @@ pub enum PathChoice {
 }
 
 impl PathChoice {
-    /// All of them.
-    pub const ALL: [PathChoice; 7] = [
-        PathChoice::Auto,
-        PathChoice::Uring,
-        PathChoice::Direct,
-        PathChoice::Pread,
-        PathChoice::Mmap,
-        PathChoice::Registered,
-        PathChoice::Cufile,
-    ];
-
-    /// The name on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            PathChoice::Auto => "auto",
-            PathChoice::Uring => "uring",
-            PathChoice::Direct => "direct",
-            PathChoice::Pread => "pread",
-            PathChoice::Mmap => "mmap",
-            PathChoice::Registered => "registered",
-            PathChoice::Cufile => "cufile",
-        }
-    }
-
     /// The race's option.
     pub fn access(self) -> (AccessPath, DirectEngine) {
         match self {
@@ -119,11 +95,17 @@ impl PathChoice {
     }
 }
 
-impl fmt::Display for PathChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+headrace_io::named!(
+    PathChoice,
+    "way",
+    Auto => "auto",
+    Uring => "uring",
+    Direct => "direct",
+    Pread => "pread",
+    Mmap => "mmap",
+    Registered => "registered",
+    Cufile => "cufile",
+);
 
 /// Order and size of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

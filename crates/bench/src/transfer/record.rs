@@ -143,11 +143,7 @@ impl Latency {
     /// Exact percentiles of a list of times.
     pub(crate) fn of_times(mut times_ns: Vec<u64>) -> Latency {
         times_ns.sort_unstable();
-        let at = |percent: usize| {
-            // The smallest time that at least this share does not exceed.
-            let rank = (times_ns.len() * percent).div_ceil(100).max(1);
-            times_ns.get(rank - 1).copied().unwrap_or(0)
-        };
+        let at = |percent| percentile(&times_ns, percent);
         Latency {
             count: times_ns.len() as u64,
             p50_ns: at(50),
@@ -274,6 +270,12 @@ pub struct Mismatch {
     pub found: Checksum,
     /// Checksum by plain reads.
     pub expected: Checksum,
+}
+
+/// The smallest of ascending times that at least this share does not exceed; 0 of none.
+pub(crate) fn percentile(times_ns: &[u64], percent: usize) -> u64 {
+    let rank = (times_ns.len() * percent).div_ceil(100).max(1);
+    times_ns.get(rank - 1).copied().unwrap_or(0)
 }
 
 /// GB/s: bytes per nanosecond; 0 for no time.

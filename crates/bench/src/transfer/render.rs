@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::record::{BenchRun, DeviceRecord, StageRecord, Verification};
 use super::{Sweep, SweepPoint};
+use crate::aligned;
 
 /// Version of the JSON document; raised when a member changes its meaning.
 const VERSION: u32 = 1;
@@ -62,30 +63,17 @@ const COLUMNS: [&str; 12] = [
 /// with its reason.
 pub fn sweep_table(sweep: &Sweep) -> String {
     let best = sweep.best();
-    let mut rows = vec![(COLUMNS.map(str::to_string), "")];
+    let (mut rows, mut marks) = (vec![COLUMNS.map(str::to_string)], vec![""]);
     for (index, point) in sweep.points.iter().enumerate() {
         if let Ok(run) = &point.outcome {
-            rows.push((cells(point, run), if best == Some(index) { "  <- best" } else { "" }));
+            rows.push(cells(point, run));
+            marks.push(if best == Some(index) { "  <- best" } else { "" });
         }
     }
-    let widths: Vec<usize> = (0..COLUMNS.len())
-        .map(|column| rows.iter().map(|(cells, _)| cells[column].len()).max().unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    for (cells, mark) in &rows {
-        let padded: Vec<String> = cells
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            // Names to the left, numbers to the right.
-            .map(|(column, (cell, &width))| match column {
-                0 | 1 | 3 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            })
-            .collect();
-        text.push_str(format!("{}{mark}", padded.join("  ")).trim_end());
-        text.push('\n');
-    }
+    // Names to the left, numbers to the right.
+    let lines = aligned(&rows, |_, column| !matches!(column, 0 | 1 | 3));
+    let lines = lines.into_iter().zip(marks);
+    let mut text: String = lines.map(|(line, mark)| format!("{line}{mark}\n")).collect();
     let mut reasons: Vec<String> = sweep
         .points
         .iter()

@@ -1,7 +1,7 @@
 //! The early end of a run: first by request, then by force.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use headrace_flow::CancelToken;
@@ -34,26 +34,18 @@ impl Early {
 /// Shared by the watcher and the consumers.
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
-    why: AtomicU8,
+    why: OnceLock<Early>,
 }
 
 impl StopSignal {
     fn stop(&self, why: Early) {
-        let code = match why {
-            Early::Interrupted => 1,
-            Early::TimeLimit => 2,
-        };
         // The first reason stays.
-        let _ = self.why.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.why.set(why);
     }
 
     /// The reason to stop, if the run must stop.
     pub fn asked(&self) -> Option<Early> {
-        match self.why.load(Ordering::Relaxed) {
-            0 => None,
-            1 => Some(Early::Interrupted),
-            _ => Some(Early::TimeLimit),
-        }
+        self.why.get().copied()
     }
 }
 

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use headrace_flow::RaceError;
 use headrace_gpu::GpuError;
 use headrace_io::IoError;
+use headrace_io::random::Random;
 use serde::Serialize;
 
-use super::chunks::SplitMix64;
 use super::input::Inputs;
 use super::{
     Bench, BenchError, BenchPlan, BenchRun, HostMemory, Operation, PathChoice, Pattern, Target,
@@ -265,7 +265,7 @@ fn distinct_chunks(base: &BenchPlan, chunk_bytes: &[u64]) -> Result<Vec<u64>, Be
 /// The numbers below `count` in a fixed shuffled order (Fisher and Yates).
 fn shuffled(count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
-    let mut dice = SplitMix64::new(7);
+    let mut dice = Random(7);
     for last in (1..count).rev() {
         order.swap(last, dice.below(last as u64 + 1) as usize);
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use headrace_bench::transfer::{self, BenchError, BenchPlan, PathChoice, Pattern, Target};
 
-use crate::restricted::{Restriction, in_restricted_child};
+use crate::child::{CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, drop_capability, in_child};
 use crate::support::TestFile;
 
 fn error_of(path: impl Into<PathBuf>) -> BenchError {
@@ -30,8 +30,9 @@ fn wrong_paths_have_a_cause_a_place_and_a_remedy() {
 
 #[test]
 fn a_file_that_may_not_be_read() {
-    let restriction = Restriction { obey_permissions: true, ..Restriction::default() };
-    in_restricted_child("inputs::a_file_that_may_not_be_read", restriction, || {
+    in_child("inputs::a_file_that_may_not_be_read", || {
+        drop_capability(CAP_DAC_OVERRIDE);
+        drop_capability(CAP_DAC_READ_SEARCH);
         let file = TestFile::new(1000);
         std::fs::set_permissions(&file.path, PermissionsExt::from_mode(0o000)).unwrap();
         let error = error_of(&file.path);

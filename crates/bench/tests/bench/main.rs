@@ -4,13 +4,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod against_ceilings;
+#[path = "../../../io/tests/common/child.rs"]
+mod child;
 mod faults;
 mod gpu;
 mod inputs;
 mod ooc;
 mod paths;
-#[path = "../support/restricted.rs"]
-mod restricted;
 mod support;
 mod sweep;
 mod writes;

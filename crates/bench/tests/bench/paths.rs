@@ -6,7 +6,7 @@ use headrace_bench::transfer::{
 use headrace_flow::Trace;
 use headrace_io::{FaultPlan, SetupFault};
 
-use crate::restricted::{Restriction, in_restricted_child};
+use crate::child::{CAP_IPC_LOCK, drop_capability, forbid_io_uring, in_child, limit};
 use crate::support::{HOST_PATHS, TestFile, twin};
 
 fn run(plan: &BenchPlan) -> BenchRun {
@@ -178,8 +178,8 @@ fn a_refused_ring_is_another_way_or_an_error() {
 
 #[test]
 fn io_uring_forbidden_by_seccomp() {
-    let restriction = Restriction { forbid_io_uring: true, ..Restriction::default() };
-    in_restricted_child("paths::io_uring_forbidden_by_seccomp", restriction, || {
+    in_child("paths::io_uring_forbidden_by_seccomp", || {
+        forbid_io_uring(libc::EPERM);
         let file = TestFile::new(1_000_003);
         let plan = BenchPlan { cache: CacheState::Cold, ..verified(file.plan(PathChoice::Auto)) };
         let run = run(&plan);
@@ -195,8 +195,9 @@ fn io_uring_forbidden_by_seccomp() {
 
 #[test]
 fn almost_no_memory_may_be_locked() {
-    let restriction = Restriction { memlock_bytes: Some(64 << 10), ..Restriction::default() };
-    in_restricted_child("paths::almost_no_memory_may_be_locked", restriction, || {
+    in_child("paths::almost_no_memory_may_be_locked", || {
+        limit(libc::RLIMIT_MEMLOCK, 64 << 10);
+        drop_capability(CAP_IPC_LOCK);
         // Large against its ring, so that the ring would be registered.
         let file = TestFile::new(40_000_000);
         for path in [PathChoice::Auto, PathChoice::Uring] {

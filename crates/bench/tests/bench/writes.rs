@@ -7,8 +7,8 @@ use std::time::Duration;
 use headrace_bench::transfer::{
     self, BenchError, BenchPlan, Operation, PathChoice, Pattern, SinkWrap, Target, render,
 };
-use headrace_io::SetupFault;
-use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
+use headrace_io::write::{FaultySink, SinkFile, WriteAt};
+use headrace_io::{FaultPlan, SetupFault};
 
 use crate::support::run_interrupted;
 
@@ -39,7 +39,7 @@ fn has_direct(folder: &Path) -> bool {
     SinkFile::create(folder.join("probe"), 4096).unwrap().direct().is_ok()
 }
 
-fn twin(faults: WriteFaultPlan) -> Option<SinkWrap> {
+fn twin(faults: FaultPlan) -> Option<SinkWrap> {
     Some(Arc::new(move |sink| -> Arc<dyn WriteAt> { FaultySink::new(sink, faults.clone()) }))
 }
 
@@ -124,8 +124,8 @@ fn zero_bytes_are_a_result() {
 fn a_full_disk_and_a_failing_device_are_errors_with_their_place() {
     let folder = folder();
     for faults in [
-        WriteFaultPlan { full_at: Some(SIZE / 2), ..WriteFaultPlan::default() },
-        WriteFaultPlan { io_error_at: Some(SIZE / 2), ..WriteFaultPlan::default() },
+        FaultPlan { full_at: Some(SIZE / 2), ..FaultPlan::default() },
+        FaultPlan { io_error_at: Some(SIZE / 2), ..FaultPlan::default() },
     ] {
         for way in WAYS {
             if matches!(way, PathChoice::Uring | PathChoice::Direct) && !has_direct(folder.path()) {
@@ -162,11 +162,8 @@ fn a_refused_ring_is_another_way_or_an_error() {
 fn short_and_interrupted_writes_are_resumed() {
     let folder = folder();
     let mut plan = plan(&folder.path().join("new.bin"), PathChoice::Pread);
-    plan.hooks.wrap_sink = twin(WriteFaultPlan {
-        short_writes_permille: 500,
-        interrupted_permille: 200,
-        ..WriteFaultPlan::default()
-    });
+    plan.hooks.wrap_sink =
+        twin(FaultPlan { short_permille: 500, interrupted_permille: 200, ..FaultPlan::default() });
     let run = transfer::run(&plan).unwrap();
     assert!(run.short_transfers > 0, "{run:?}");
     assert_eq!(run.verification.unwrap().mismatch_count, 0);
@@ -180,7 +177,7 @@ fn an_interruption_leaves_a_partial_result_and_no_file() {
     (plan.threads, plan.slots) = (1, Some(1));
     // Sixteen chunks of 20 ms each: the end is not reached before the interruption.
     let latency = Duration::from_millis(20);
-    plan.hooks.wrap_sink = twin(WriteFaultPlan { latency, ..WriteFaultPlan::default() });
+    plan.hooks.wrap_sink = twin(FaultPlan { latency, ..FaultPlan::default() });
     let run = run_interrupted(&mut plan);
     assert_eq!(run.partial, Some("interrupted"), "{run:?}");
     assert!(run.bytes > 0 && run.bytes < SIZE, "{run:?}");

@@ -61,6 +61,7 @@ mod parse;
 mod path;
 mod predict;
 mod scan;
+mod stage;
 mod stages;
 mod text;
 
@@ -72,8 +73,9 @@ pub use machine::{Gpu, Machine, Placement, StorageDevice, Topology};
 pub use parse::{
     ParseError, parse_bytes, parse_gb_per_s, parse_gpus, parse_link_gb_per_s, parse_storage,
 };
-pub use predict::{ModelError, ModelStage, Prediction, StagePrediction, predict};
+pub use predict::{Prediction, predict};
 pub use scan::{Decode, Scan, Target};
+pub use stage::{ModelError, ModelStage, StagePrediction};
 pub use text::beside_measured;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The time of each stage alone; the formulae are in the documentation of the [module](super).
 
 use super::path::{Ring, Station};
-use super::predict::BYTES_PER_GB;
+use super::stage::BYTES_PER_GB;
 use super::{
     Decode, Machine, ModelError, ModelStage, Placement, Scan, StagePrediction, Target, Topology,
 };

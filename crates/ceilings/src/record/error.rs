@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::record::Measure;
+use super::Measure;
 
 /// Why the record of ceilings cannot be read or written. A measurement or query continues without
 /// percentages.

@@ -18,16 +18,18 @@
 mod error;
 mod file;
 mod key;
+mod measure;
 mod text;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 pub use error::CeilingsError;
 pub use key::StoreKey;
+use measure::Entries;
+pub use measure::{Measure, Sample};
 pub use text::{Place, share_of_ceiling};
 
 /// Samples kept per measure.
@@ -38,115 +40,6 @@ pub const FRESH_S: u64 = 30 * 24 * 3600;
 
 /// Measures kept per machine; the oldest are dropped first.
 const MEASURES_MAX: usize = 1024;
-
-/// The subject of a measurement, with everything that affects the result.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Measure {
-    /// Sequential reads from storage to host memory, past the page cache.
-    StorageRead {
-        /// The device or mount.
-        store: StoreKey,
-        /// Access path, such as "uring" or "pread".
-        access: String,
-        /// Threads, or requests in flight of one thread.
-        threads: u32,
-    },
-    /// Sequential writes from host memory to storage.
-    StorageWrite {
-        /// The device or mount.
-        store: StoreKey,
-        /// Access path.
-        access: String,
-        /// Threads, or requests in flight of one thread.
-        threads: u32,
-    },
-    /// Random reads: operations per second instead of GB/s.
-    RandomRead {
-        /// The device or mount.
-        store: StoreKey,
-        /// Access path.
-        access: String,
-        /// Threads, or requests in flight of one thread.
-        threads: u32,
-        /// Bytes of a read, such as 4096.
-        block_bytes: u64,
-    },
-    /// From the page cache into other host memory.
-    PageCacheRead {
-        /// Threads that copy.
-        threads: u32,
-    },
-    /// Copies within host memory: copied bytes, counted once.
-    HostCopy {
-        /// Threads that copy.
-        threads: u32,
-    },
-    /// Pinning: touching and registering host memory for a device.
-    Pinning {
-        /// Threads that touch.
-        threads: u32,
-    },
-    /// From pinned host memory to one GPU, the other links idle.
-    HostToDevice {
-        /// The GPU: PCI address.
-        gpu: String,
-    },
-    /// From one GPU to pinned host memory, the other links idle.
-    DeviceToHost {
-        /// The GPU: PCI address.
-        gpu: String,
-    },
-    /// From pinned host memory to several GPUs at once: the sum.
-    AllHostToDevice {
-        /// Their number.
-        gpus: u32,
-    },
-    /// From several GPUs at once to pinned host memory: the sum.
-    AllDeviceToHost {
-        /// Their number.
-        gpus: u32,
-    },
-    /// Memory of a GPU: bytes read plus bytes written.
-    DeviceMemory {
-        /// The GPU: PCI address.
-        gpu: String,
-    },
-}
-
-impl Measure {
-    /// The unit of its values.
-    pub fn unit(&self) -> &'static str {
-        match self {
-            Measure::RandomRead { .. } => "IOPS",
-            _ => "GB/s",
-        }
-    }
-
-    /// The storage concerned, if any.
-    pub fn store(&self) -> Option<&StoreKey> {
-        match self {
-            Measure::StorageRead { store, .. }
-            | Measure::StorageWrite { store, .. }
-            | Measure::RandomRead { store, .. } => Some(store),
-            _ => None,
-        }
-    }
-}
-
-/// One stored result.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sample {
-    /// GB/s, or operations per second.
-    pub value: f64,
-    /// Time, in seconds since 1970.
-    pub unix_s: u64,
-    /// Source: the command, or words.
-    pub how: String,
-    /// Bytes moved by the measurement.
-    pub bytes: u64,
-}
 
 /// A new result, with the present time.
 #[derive(Debug, Clone, PartialEq)]
@@ -201,8 +94,6 @@ pub struct Recorded {
     /// A damaged record was moved here; the new one begins without it.
     pub moved_aside: Option<PathBuf>,
 }
-
-type Entries = BTreeMap<Measure, Vec<Sample>>;
 
 /// The record of this machine as loaded.
 #[derive(Debug, Clone)]

@@ -49,7 +49,7 @@ pub struct IoArgs {
     /// Way of the bytes: auto, uring (O_DIRECT, io_uring), direct (O_DIRECT, threads), pread (page
     /// cache, threads), mmap, and to a GPU registered (copied from the mapping itself) and cufile.
     /// Several with --sweep.
-    #[arg(long, value_name = "WAY", value_delimiter = ',', value_parser = parse_way)]
+    #[arg(long, value_name = "WAY", value_delimiter = ',')]
     pub path: Vec<PathChoice>,
     /// Copy to the GPU from pinned memory (the default).
     #[arg(long, conflicts_with = "pageable")]
@@ -161,13 +161,6 @@ fn parse_target(text: &str) -> Result<TargetArg, String> {
     Ok(TargetArg::Gpus(gpus))
 }
 
-pub fn parse_way(text: &str) -> Result<PathChoice, String> {
-    PathChoice::ALL.into_iter().find(|way| way.name() == text).ok_or_else(|| {
-        let names: Vec<&str> = PathChoice::ALL.iter().map(|way| way.name()).collect();
-        format!("{text:?} is no way; choose one of {}", names.join(", "))
-    })
-}
-
 fn parse_gpu_for(text: &str) -> Result<(PathBuf, usize), String> {
     let parsed = text.rsplit_once('=').and_then(|(path, gpu)| {
         (!path.is_empty()).then_some(())?;
@@ -196,8 +189,8 @@ mod tests {
         for wrong in ["", "gpu:", "gpu:x", "gpu:0,0", "tpu", "gpu:-1"] {
             assert!(parse_target(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(parse_way("uring").unwrap(), PathChoice::Uring);
-        assert!(parse_way("dma").unwrap_err().contains("cufile"));
+        assert_eq!("uring".parse(), Ok(PathChoice::Uring));
+        assert!("dma".parse::<PathChoice>().unwrap_err().contains("cufile"));
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use headrace_bench::ooc::{self, Benchmark, OocBenchError, OocPlan, OocRecord, render};
+use headrace_io::write::folder_of;
 
 use crate::error::{CliError, Result};
 use crate::machine::Machine;
-use crate::output::{folder_of, is_stdout, print, put};
+use crate::output::{is_stdout, print, put};
 use crate::sizes::parse_bytes;
 
 /// `bench ooc`.

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use headrace_bench::transfer::{BenchRun, Sweep, render};
 use headrace_flow::Trace;
+use headrace_io::write::folder_of;
 
 use super::args::IoArgs;
 use crate::error::{CliError, Result};
 use crate::machine::Machine;
-use crate::output::{folder_of, is_stdout, print, put};
+use crate::output::{is_stdout, print, put};
 use crate::trace;
 
 /// Whether the requested files can be written; checked before minutes of measuring, not after.

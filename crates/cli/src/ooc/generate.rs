@@ -12,9 +12,11 @@ use headrace_ooc::generate::{
 };
 
 use super::run::{AnyArgs, failure};
-use crate::args::DEFAULT_SEED;
 use crate::error::{CliError, Result};
 use crate::output::print;
+
+/// Seed of generated data unless another is asked for.
+pub const DEFAULT_SEED: u64 = 42;
 
 /// What can be generated.
 #[derive(Debug, Subcommand)]
@@ -46,21 +48,13 @@ pub struct MatrixArgs {
     #[arg(long = "type", value_name = "TYPE", default_value = "f32")]
     pub number: NumberType,
     /// What they are: uniform (evenly in -1..1), or dominant (a largest eigenvalue that is known, and printed).
-    #[arg(long, value_name = "KIND", default_value = "uniform", value_parser = parse_kind)]
+    #[arg(long, value_name = "KIND", default_value = "uniform")]
     pub kind: MatrixKind,
     /// Another seed gives other values.
     #[arg(long, default_value_t = DEFAULT_SEED)]
     pub seed: u64,
     #[command(flatten)]
     pub any: AnyArgs,
-}
-
-fn parse_kind(name: &str) -> std::result::Result<MatrixKind, String> {
-    match name {
-        "uniform" => Ok(MatrixKind::Uniform),
-        "dominant" => Ok(MatrixKind::Dominant),
-        _ => Err(format!("{name:?} is no kind of matrix; there are uniform, dominant")),
-    }
 }
 
 /// `generate keys`.

@@ -6,7 +6,7 @@ mod run;
 mod sets;
 mod sort;
 
-pub use generate::{GenerateCommand, generate};
+pub use generate::{DEFAULT_SEED, GenerateCommand, generate};
 pub use matvec::{MatvecArgs, matvec};
 pub use sets::{FencesArgs, SetArgs, fences, set};
 pub use sort::{SortArgs, sort};

@@ -10,9 +10,8 @@ use headrace_flow::Trace;
 use headrace_ooc::{OocError, Options, Processor, Report};
 use serde::Serialize;
 
-use crate::bench::args::parse_way;
 use crate::error::{CliError, Result};
-use crate::memory::{give_back_what_is_free, peak_rss_bytes};
+use crate::memory::give_back_what_is_free;
 use crate::output::{is_stdout, print_json, put};
 use crate::sizes::{parse_bytes, parse_memory};
 use crate::trace::{self, SPANS_MAX, TraceFileParser};
@@ -37,7 +36,7 @@ pub struct RunArgs {
     pub slots: Option<u32>,
     /// How the input is read: auto, uring (O_DIRECT, io_uring), direct (O_DIRECT, threads), pread (page
     /// cache, threads), mmap, and into a GPU registered and cufile.
-    #[arg(long, value_name = "WAY", default_value = "auto", value_parser = parse_way)]
+    #[arg(long, value_name = "WAY", default_value = "auto")]
     pub path: PathChoice,
     #[command(flatten)]
     pub any: AnyArgs,
@@ -110,7 +109,7 @@ impl AnyArgs {
         if !self.quiet {
             say!("{summary}");
             report.lines().iter().for_each(|line| say!("{line}"));
-            if let Some(peak) = peak_rss_bytes() {
+            if let Some(peak) = headrace_io::system::peak_memory_bytes() {
                 say!("peak resident memory {:.0} MB", peak as f64 / 1e6);
             }
         }

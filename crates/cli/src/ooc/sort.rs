@@ -11,8 +11,8 @@ use headrace_ooc::sort::table::{SortKey, TableSortJob, sort_table};
 use headrace_ooc::sort::{Order, RecordLayout, SortJob, sort as sort_file};
 
 use super::run::{RunArgs, failure};
-use crate::args::Format;
 use crate::error::{CliError, Result};
+use crate::output::Format;
 use crate::sizes::parse_bytes;
 
 /// `sort`.

@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::cells::{Cells, header, width};
-use super::rows::{Writer, other};
+use super::format::{Writer, other};
 
 /// One line per value.
 pub struct ExpandedWriter {

@@ -14,7 +14,7 @@ use datafusion::parquet::file::properties::WriterProperties;
 use headrace_engine::copy::{StreamedWriter, streamed_schema};
 use headrace_format::arrow::{ArrowWriter as FileWriter, WriterOptions, is_table_file};
 
-use super::rows::{Writer, other, renamed, unique};
+use super::format::{Writer, other, renamed, unique};
 
 /// Maximum bytes of a record batch in a file: it exists three times, as rows, as a batch and as the file's bytes.
 const BATCH_BYTES_MAX: usize = 32 << 20;

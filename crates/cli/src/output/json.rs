@@ -6,7 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_json::writer::LineDelimited;
 use arrow_schema::SchemaRef;
 
-use super::rows::{Writer, other, renamed, unique};
+use super::format::{Writer, other, renamed, unique};
 
 /// Objects, with or without brackets.
 pub struct JsonWriter {

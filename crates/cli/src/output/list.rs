@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::cells::{Cells, header};
-use super::rows::{Writer, other};
+use super::format::{Writer, other};
 
 /// The default separator.
 const BAR: &str = "|";

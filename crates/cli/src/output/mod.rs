@@ -9,6 +9,7 @@ mod cells;
 mod expanded;
 mod file;
 mod files;
+mod format;
 mod json;
 mod list;
 mod rows;
@@ -17,8 +18,9 @@ mod text;
 
 pub use cells::{show_null_as, show_widths, widths};
 pub use file::OutFile;
+pub use format::{Expanded, Format, Layout, Room};
 pub use list::{separate_by, separator};
-pub use rows::{Expanded, Layout, Printer, Room};
+pub use rows::Printer;
 
 /// Writes a whole text. A reader that has closed the pipe is no error.
 pub fn print(text: &str) -> Result<()> {
@@ -36,14 +38,6 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
 /// Whether a file name means standard output.
 pub fn is_stdout(file: &Path) -> bool {
     file == Path::new("-") || file == Path::new("/dev/stdout")
-}
-
-/// The folder of a file.
-pub fn folder_of(file: &Path) -> &Path {
-    match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
 }
 
 /// Writes a text like [`OutFile::whole`], or to standard output.

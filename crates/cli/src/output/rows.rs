@@ -2,71 +2,20 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
-use clap::ValueEnum;
-use headrace_format::arrow::unique_names;
+use arrow_schema::SchemaRef;
 
 use super::expanded::ExpandedWriter;
 use super::files::{ArrowWriter, ParquetFileWriter};
+use super::format::{Expanded, Format, Layout, Writer};
 use super::json::JsonWriter;
 use super::list::{ListWriter, separator};
 use super::table::TableWriter;
 use super::text::{CsvWriter, MarkdownWriter};
-use crate::args::Format;
 
 /// Rows per write, so that a reader of the first rows does not wait for a whole batch.
 const ROWS_AT_ONCE: usize = 1024;
-
-/// The layout of a result.
-#[derive(Clone, Copy, Debug)]
-pub struct Layout {
-    pub format: Format,
-    /// One line per value instead of per row.
-    pub expanded: Expanded,
-    /// Whether tables and separated values begin with column names.
-    pub headers: bool,
-    /// Maximum bytes of a file's record batches and row groups.
-    pub batch_bytes_max: usize,
-    /// The size of a terminal; `None` for everything else.
-    pub terminal: Option<Room>,
-}
-
-#[cfg(test)]
-impl Layout {
-    /// A format with default settings.
-    pub fn plain(format: Format) -> Self {
-        let (expanded, terminal) = (Expanded::Off, None);
-        Self { format, expanded, headers: true, batch_bytes_max: 1 << 20, terminal }
-    }
-}
-
-/// Whether tables are written with one line per value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Expanded {
-    Off,
-    On,
-    /// Where the terminal is too narrow for the columns.
-    Auto,
-}
-
-/// The space of a terminal.
-#[derive(Clone, Copy, Debug)]
-pub struct Room {
-    /// Rows to show; the others are counted.
-    pub rows_max: usize,
-    pub columns_max: usize,
-}
-
-/// A format.
-pub trait Writer {
-    /// The next rows.
-    fn rows(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()>;
-    /// The end.
-    fn finish(&mut self, out: &mut dyn Write) -> io::Result<()>;
-}
 
 /// Writes one result.
 pub struct Printer {
@@ -158,37 +107,14 @@ fn csv_separator() -> io::Result<u8> {
     }
 }
 
-/// A schema with unique column names, for formats that need them.
-pub fn unique(schema: &SchemaRef) -> SchemaRef {
-    let names = unique_names(schema.fields().iter().map(|field| field.name().as_str()));
-    let Some(names) = names else { return Arc::clone(schema) };
-    let fields = schema.fields().iter().zip(names);
-    let fields: Vec<Field> =
-        fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
-    Schema::new_with_metadata(fields, schema.metadata().clone()).into()
-}
-
-/// A batch in another schema of the same types.
-pub fn renamed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    let fields = schema.fields().iter().zip(batch.schema_ref().fields());
-    let fields: Vec<Field> =
-        fields.map(|(to, from)| from.as_ref().clone().with_name(to.name())).collect();
-    RecordBatch::try_new(Schema::new(fields).into(), batch.columns().to_vec())
-}
-
-/// A format's error as a write error.
-pub fn other(error: ArrowError) -> io::Error {
-    match error {
-        ArrowError::IoError(_, source) => source,
-        error => io::Error::other(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::format::Room;
     use super::*;
     use arrow_array::{ArrayRef, Int32Array, StringArray};
+    use arrow_schema::{Field, Schema};
+    use std::sync::Arc;
 
     fn batch(names: [&str; 2]) -> RecordBatch {
         let n: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None]));

@@ -8,8 +8,7 @@ use arrow_schema::{DataType, SchemaRef};
 
 use super::cells::{Cells, cut, header, numeric, width, widths};
 use super::expanded::write_expanded;
-use super::rows::{Expanded, Layout, Room, Writer, other};
-use crate::args::Format;
+use super::format::{Expanded, Format, Layout, Room, Writer, other};
 
 /// Rows held back to determine the widths.
 const HELD_ROWS: usize = 1000;

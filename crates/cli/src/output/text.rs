@@ -9,7 +9,7 @@ use arrow_json::writer::{EncoderOptions, make_encoder};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::cells::{Cells, header, numeric};
-use super::rows::{Writer, other};
+use super::format::{Writer, other};
 
 /// NULL is empty.
 pub struct CsvWriter {

@@ -10,9 +10,10 @@ use super::mistake::{explain, tables};
 use super::paths::path;
 use super::repeat::run_program;
 use super::{Go, Origin, Shell, nearest};
-use crate::args::Format;
 use crate::error::{CliError, Context, Result};
-use crate::output::{Expanded, OutFile, separate_by, separator, show_null_as, show_widths, widths};
+use crate::output::{
+    Expanded, Format, OutFile, separate_by, separator, show_null_as, show_widths, widths,
+};
 use crate::session::open_place;
 
 impl Shell {

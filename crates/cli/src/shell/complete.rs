@@ -14,7 +14,7 @@ use super::keywords::{KEYWORDS, is_keyword};
 use super::mistake::{functions, tables};
 use super::paths::{completions, open_text};
 use super::split::is_command;
-use crate::args::Format;
+use crate::output::Format;
 use clap::ValueEnum;
 
 /// Candidates in a menu.

@@ -6,9 +6,8 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
 use headrace_engine::sql::Places;
 
-use crate::args::Format;
 use crate::error::{CliError, Result};
-use crate::output::Expanded;
+use crate::output::{Expanded, Format};
 
 /// Statements that may end in FORMAT.
 const ANSWERING: [&str; 8] =

@@ -34,9 +34,9 @@ use std::sync::Arc;
 use headrace_engine::Session;
 use headrace_engine::copy::batch_bytes_max;
 
-use crate::args::{EngineArgs, Format, QueryArgs};
+use crate::args::{EngineArgs, QueryArgs};
 use crate::error::{CliError, Result};
-use crate::output::{Expanded, Layout, OutFile, Room};
+use crate::output::{Expanded, Format, Layout, OutFile, Room};
 use crate::session;
 pub use nearest::nearest;
 pub use paths::completions;

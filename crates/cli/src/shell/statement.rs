@@ -13,9 +13,8 @@ use super::ending::Ending;
 use super::mistake::explain;
 use super::progress::Progress;
 use super::split::Piece;
-use crate::args::Format;
 use crate::error::{CliError, Result};
-use crate::output::Printer;
+use crate::output::{Format, Printer};
 use crate::session;
 
 /// How long rows are counted that a terminal does not show.

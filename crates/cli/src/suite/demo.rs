@@ -8,6 +8,7 @@ use headrace_engine::Processor;
 use headrace_suites::{GenerateOptions, Suite};
 
 use crate::args::{DemoArgs, EngineArgs};
+use crate::blocking::blocking;
 use crate::error::Result;
 use crate::output::print;
 use crate::session;
@@ -20,10 +21,9 @@ pub async fn run(args: &DemoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
     let folder = args.data.clone().unwrap_or_else(|| default_folder(args.scale));
     say!("Star Schema Benchmark, scale {}, in {}", args.scale, folder.display());
     let (out, scale) = (folder.clone(), args.scale);
-    let summary = crate::blocking(move || {
-        generate(GenerateOptions::new(Suite::Ssb, scale, &out), false, &cancel)
-    })
-    .await?;
+    let summary =
+        blocking(move || generate(GenerateOptions::new(Suite::Ssb, scale, &out), false, &cancel))
+            .await?;
     say!("{} rows in five tables, {:.2} GB on disk", summary.rows, summary.bytes as f64 / 1e9);
     let engine = EngineArgs::default();
     let baseline = session::open(&folder, &session::on(Processor::Off, &engine))?;

@@ -11,7 +11,6 @@ use serde::Serialize;
 use crate::args::RunArgs;
 use crate::error::{CliError, Context, Result};
 use crate::machine::Machine;
-use crate::memory::peak_rss_bytes;
 use crate::output::{print, print_json};
 use crate::session::{self, failure};
 use crate::suite::measure::{Measurement, Plan, measure};
@@ -47,7 +46,7 @@ pub async fn run(suite: Suite, args: &RunArgs) -> Result<()> {
     for query in queries {
         measurements.push(measure(&session, query, &plan).await?);
     }
-    let peak = peak_rss_bytes();
+    let peak = headrace_io::system::peak_memory_bytes();
     let peak_shown =
         peak.map(|bytes| format!("peak resident memory {:.0} MB\n", bytes as f64 / 1e6));
     print(&format!(

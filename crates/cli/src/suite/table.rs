@@ -1,17 +1,11 @@
 //! Measurements as a readable table.
 
+use headrace_bench::aligned;
+
 use crate::suite::measure::Measurement;
 
 const HEADER: [&str; 10] = [
-    "query",
-    "processor",
-    "pipelines",
-    "rows",
-    "first ms",
-    "hot ms",
-    "kernel ms",
-    "GB/s",
-    "= off",
+    "query", "processor", "pipelines", "rows", "first ms", "hot ms", "kernel ms", "GB/s", "= off",
     "bottleneck",
 ];
 
@@ -19,22 +13,8 @@ const HEADER: [&str; 10] = [
 pub fn render(measurements: &[Measurement]) -> String {
     let mut rows = vec![HEADER.map(str::to_string)];
     rows.extend(measurements.iter().map(cells));
-    let widths: [usize; 10] =
-        std::array::from_fn(|c| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0));
-    let mut text = String::new();
-    for row in &rows {
-        let line: Vec<String> = row
-            .iter()
-            .enumerate()
-            .map(|(c, cell)| match c {
-                3..=7 => format!("{cell:>width$}", width = widths[c]),
-                _ => format!("{cell:<width$}", width = widths[c]),
-            })
-            .collect();
-        text += line.join("  ").trim_end();
-        text.push('\n');
-    }
-    text
+    let lines = aligned(&rows, |_, column| matches!(column, 3..=7));
+    lines.into_iter().map(|line| line + "\n").collect()
 }
 
 fn cells(m: &Measurement) -> [String; 10] {

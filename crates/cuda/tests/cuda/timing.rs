@@ -74,15 +74,8 @@ struct Lineorder {
 }
 
 const COLUMNS: [&str; 9] = [
-    "lo_orderdate",
-    "lo_custkey",
-    "lo_suppkey",
-    "lo_partkey",
-    "lo_discount",
-    "lo_quantity",
-    "lo_extendedprice",
-    "lo_revenue",
-    "lo_supplycost",
+    "lo_orderdate", "lo_custkey", "lo_suppkey", "lo_partkey", "lo_discount", "lo_quantity",
+    "lo_extendedprice", "lo_revenue", "lo_supplycost",
 ];
 
 /// The block over and over.

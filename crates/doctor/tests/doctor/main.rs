@@ -5,19 +5,21 @@
 
 #![allow(clippy::unwrap_used)]
 
-// Children with fewer rights, as the benchmark's tests make them.
-#[path = "../../../bench/tests/support/restricted.rs"]
-mod restricted;
+#[path = "../../../io/tests/common/child.rs"]
+mod child;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use child::{
+    CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_IPC_LOCK, drop_capability, forbid_io_uring,
+    in_child, limit,
+};
 use headrace_doctor::{
     AccessProbe, Finding, Known, Level, Options, Outcome, PathFacts, PathKind, Report, Way,
     examine, render,
 };
-use restricted::{Restriction, in_restricted_child};
 
 /// Small files, and nothing goes into the user's record of ceilings.
 fn options() -> Options {
@@ -203,8 +205,9 @@ fn nothing_is_written_unless_it_is_asked_for() {
 #[test]
 fn a_folder_that_may_not_be_written() {
     let name = "a_folder_that_may_not_be_written";
-    let restriction = Restriction { obey_permissions: true, ..Restriction::default() };
-    in_restricted_child(name, restriction, || {
+    in_child(name, || {
+        drop_capability(CAP_DAC_OVERRIDE);
+        drop_capability(CAP_DAC_READ_SEARCH);
         use std::os::unix::fs::PermissionsExt;
         let dir = folder();
         let path = write(dir.path(), "t.bin", 500_000);
@@ -220,8 +223,9 @@ fn a_folder_that_may_not_be_written() {
 
 #[test]
 fn a_file_that_may_not_be_read() {
-    let restriction = Restriction { obey_permissions: true, ..Restriction::default() };
-    in_restricted_child("a_file_that_may_not_be_read", restriction, || {
+    in_child("a_file_that_may_not_be_read", || {
+        drop_capability(CAP_DAC_OVERRIDE);
+        drop_capability(CAP_DAC_READ_SEARCH);
         use std::os::unix::fs::PermissionsExt;
         let dir = folder();
         let path = write(dir.path(), "t.bin", 5000);
@@ -234,8 +238,8 @@ fn a_file_that_may_not_be_read() {
 
 #[test]
 fn io_uring_forbidden_by_seccomp() {
-    let restriction = Restriction { forbid_io_uring: true, ..Restriction::default() };
-    in_restricted_child("io_uring_forbidden_by_seccomp", restriction, || {
+    in_child("io_uring_forbidden_by_seccomp", || {
+        forbid_io_uring(libc::EPERM);
         let dir = folder();
         let path = write(dir.path(), "t.bin", 2 << 20);
         let report = of(&path, &quick());
@@ -253,8 +257,9 @@ fn io_uring_forbidden_by_seccomp() {
 
 #[test]
 fn almost_no_memory_may_be_locked() {
-    let restriction = Restriction { memlock_bytes: Some(64 << 10), ..Restriction::default() };
-    in_restricted_child("almost_no_memory_may_be_locked", restriction, || {
+    in_child("almost_no_memory_may_be_locked", || {
+        limit(libc::RLIMIT_MEMLOCK, 64 << 10);
+        drop_capability(CAP_IPC_LOCK);
         let dir = folder();
         let path = write(dir.path(), "t.bin", 2 << 20);
         let report = of(&path, &quick());

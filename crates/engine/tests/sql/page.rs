@@ -38,15 +38,7 @@ const ARGUMENTS: &[&str] = &[
 
 /// The same of aggregates.
 const AGGREGATED: &[&str] = &[
-    "id",
-    "real",
-    "text",
-    "flag",
-    "id, 5",
-    "real, 0.5",
-    "real, real",
-    "text, ','",
-    "id order by id",
+    "id", "real", "text", "flag", "id, 5", "real, 0.5", "real, real", "text, ','", "id order by id",
 ];
 
 /// A session over the corpus's tables, and the folder that they lie in.

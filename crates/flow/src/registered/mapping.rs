@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use headrace_gpu::page_bytes;
 use headrace_io::{IoError, ReadAt, ReadMode, Window};
 
 /// A shared read-only mapping of a whole file.
@@ -97,10 +98,4 @@ impl Drop for SharedMapping {
         // SAFETY: exactly the mapping made in `map`; registrations of it hold this value.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped_bytes) };
     }
-}
-
-pub(super) fn page_bytes() -> usize {
-    // SAFETY: asks for a constant of the system.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).unwrap_or(4096)
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use headrace_gpu::page_bytes;
 use headrace_io::{FileIdentity, IoError, Kept, LastUsed, ReadAt};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::Serialize;
 
 use super::PIECE_BYTES;
-use super::mapping::{SharedMapping, page_bytes};
+use super::mapping::SharedMapping;
 use crate::{HostRegistrar, Registration};
 
 /// Extents that were requested before: all are forgotten when there are more.

@@ -8,7 +8,7 @@ use headrace_flow::{
     Affinity, BoxError, CancelToken, DeviceLane, DirectEngine, FedChunk, HostProducer, Outbox,
     OutputSpec, Race, RaceError, RaceOptions, RaceReport, Verdict, WriteAccess,
 };
-use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
+use headrace_io::write::{FaultySink, SinkFile, WriteAt};
 use headrace_io::{FaultPlan, ReadAt};
 use proptest::prelude::*;
 
@@ -334,7 +334,7 @@ fn a_fault_in_any_stage_is_an_error_and_leaves_no_file() {
         let mut source: Arc<dyn ReadAt> = file.open();
         match fault {
             0 => {
-                let plan = WriteFaultPlan { io_error_at: Some(8192), ..WriteFaultPlan::default() };
+                let plan = FaultPlan { io_error_at: Some(8192), ..FaultPlan::default() };
                 sinks[1] = FaultySink::new(targets.sinks[1].clone(), plan);
             }
             1 => {

@@ -10,7 +10,7 @@ use headrace_io::{FaultPlan, IoError, ReadAt};
 use proptest::prelude::*;
 
 use crate::lane::{At, Plan, SimulatedLane, What};
-use crate::support::{TestFile, assert_same, forced_paths, race, read};
+use crate::support::{TestFile, assert_same, chunks_of, forced_paths, race, read};
 
 const SIZE: usize = 500_003;
 const CHUNK: usize = 50_000;
@@ -331,19 +331,8 @@ proptest! {
         cache_bytes in prop::option::of(0u64..200_000),
     ) {
         let file = TestFile::new(size);
-        let chunks: Vec<ChunkSpec> = shapes
-            .into_iter()
-            .map(|reads| ChunkSpec {
-                reads: reads
-                    .into_iter()
-                    .map(|(from, part)| {
-                        let offset = (from * size as f64) as usize;
-                        read(offset, (part * part * (size - offset) as f64) as usize)
-                    })
-                    .collect(),
-            })
-            .collect();
-        let twin = file.faulty(FaultPlan { seed, short_reads_permille: 200, ..FaultPlan::default() });
+        let chunks = chunks_of(size, &shapes);
+        let twin = file.faulty(FaultPlan { seed, short_permille: 200, ..FaultPlan::default() });
         let cache = cache_bytes.map(HostCache::new);
         let latency = Duration::from_micros(latency_us);
         let auto = RaceOptions::default();

@@ -8,7 +8,8 @@ use headrace_flow::{
     BoxError, CancelToken, ChunkSpec, FedChunk, HostProducer, Outbox, OutputSpec, Race, RaceError,
     RaceOptions, Stage, Verdict, WriteAccess,
 };
-use headrace_io::write::{FaultySink, WriteAt, WriteFaultPlan};
+use headrace_io::FaultPlan;
+use headrace_io::write::{FaultySink, WriteAt};
 
 use crate::outputs::{Target, device_race, outputs, plus_one};
 use crate::support::TestFile;
@@ -87,10 +88,10 @@ fn consumers_on_the_host_put_out_a_file() {
 #[test]
 fn chunks_without_reads_only_write() {
     let target = Target::new(1 << 20);
-    let sink = target.faulty(WriteFaultPlan {
+    let sink = target.faulty(FaultPlan {
         latency: Duration::from_millis(1),
-        short_writes_permille: 300,
-        ..WriteFaultPlan::default()
+        short_permille: 300,
+        ..FaultPlan::default()
     });
     let options =
         RaceOptions { output_slots: 2, output_slot_bytes: 65_536, ..RaceOptions::default() };
@@ -128,9 +129,8 @@ fn failures_and_cancellation_of_writing_consumers() {
     let file = TestFile::new(SIZE);
     let chunks = file.chunks(CHUNK);
     let slow = Duration::from_millis(2);
-    let full =
-        WriteFaultPlan { full_at: Some(200_000), latency: slow, ..WriteFaultPlan::default() };
-    let well = WriteFaultPlan { latency: slow, ..WriteFaultPlan::default() };
+    let full = FaultPlan { full_at: Some(200_000), latency: slow, ..FaultPlan::default() };
+    let well = FaultPlan { latency: slow, ..FaultPlan::default() };
     for case in ["full", "consumer", "enough", "cancel", "no sink"] {
         let target = Target::new(SIZE);
         let sink = target.faulty(if case == "full" { full.clone() } else { well.clone() });
@@ -194,7 +194,7 @@ fn a_full_outbox_holds_the_consumers_back() {
     let chunks = file.chunks(CHUNK);
     let target = Target::new(SIZE);
     let latency = Duration::from_millis(10);
-    let sink = target.faulty(WriteFaultPlan { latency, ..WriteFaultPlan::default() });
+    let sink = target.faulty(FaultPlan { latency, ..FaultPlan::default() });
     let options = RaceOptions {
         output_slots: 2,
         output_slot_bytes: CHUNK,

@@ -8,7 +8,7 @@ use headrace_flow::{
     AccessPath, CancelToken, ChunkSpec, DirectEngine, OutputSpec, Race, RaceError, RaceOptions,
     Stage, Trace, WriteAccess,
 };
-use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
+use headrace_io::write::{FaultySink, SinkFile, WriteAt};
 use headrace_io::{FaultPlan, ReadAt};
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ impl Target {
         Target { _dir: dir, path, sink }
     }
 
-    pub fn faulty(&self, plan: WriteFaultPlan) -> Arc<FaultySink> {
+    pub fn faulty(&self, plan: FaultPlan) -> Arc<FaultySink> {
         FaultySink::new(self.sink.clone(), plan)
     }
 
@@ -180,28 +180,28 @@ fn bad_outputs_are_refused() {
 fn an_error_at_any_of_the_five_stages_ends_the_race() {
     let file = TestFile::new(SIZE);
     let slow = Duration::from_millis(1);
-    let stages: [(&str, FaultPlan, Option<At>, WriteFaultPlan); 7] = [
+    let stages: [(&str, FaultPlan, Option<At>, FaultPlan); 7] = [
         (
             "read",
             FaultPlan { io_error_at: Some(200_000), ..FaultPlan::default() },
             None,
-            WriteFaultPlan::default(),
+            FaultPlan::default(),
         ),
-        ("copy", FaultPlan::default(), Some(At::Copy), WriteFaultPlan::default()),
-        ("launch", FaultPlan::default(), Some(At::Launch), WriteFaultPlan::default()),
-        ("output", FaultPlan::default(), Some(At::Output), WriteFaultPlan::default()),
-        ("return", FaultPlan::default(), Some(At::Return), WriteFaultPlan::default()),
+        ("copy", FaultPlan::default(), Some(At::Copy), FaultPlan::default()),
+        ("launch", FaultPlan::default(), Some(At::Launch), FaultPlan::default()),
+        ("output", FaultPlan::default(), Some(At::Output), FaultPlan::default()),
+        ("return", FaultPlan::default(), Some(At::Return), FaultPlan::default()),
         (
             "no room",
             FaultPlan::default(),
             None,
-            WriteFaultPlan { full_at: Some(200_000), ..WriteFaultPlan::default() },
+            FaultPlan { full_at: Some(200_000), ..FaultPlan::default() },
         ),
         (
             "write",
             FaultPlan::default(),
             None,
-            WriteFaultPlan { io_error_at: Some(200_000), ..WriteFaultPlan::default() },
+            FaultPlan { io_error_at: Some(200_000), ..FaultPlan::default() },
         ),
     ];
     for (write_way, write_options) in write_ways() {
@@ -211,7 +211,7 @@ fn an_error_at_any_of_the_five_stages_ends_the_race() {
                     continue;
                 }
                 let target = Target::new(SIZE);
-                let sink = target.faulty(WriteFaultPlan { latency: slow, ..write_plan.clone() });
+                let sink = target.faulty(FaultPlan { latency: slow, ..write_plan.clone() });
                 let twin = file.faulty(read_plan.clone());
                 let options = RaceOptions { access: AccessPath::Buffered, ..write_options.clone() };
                 let chunks = file.chunks(CHUNK);
@@ -260,7 +260,7 @@ fn cancellation_at_every_stage_ends_the_race() {
     for (write_way, options) in write_ways() {
         for at in [At::Copy, At::Launch, At::Output, At::Return, At::Execute, At::Retire] {
             let target = Target::new(SIZE);
-            let sink = target.faulty(WriteFaultPlan { latency: slow, ..WriteFaultPlan::default() });
+            let sink = target.faulty(FaultPlan { latency: slow, ..FaultPlan::default() });
             let token = CancelToken::new();
             let chunks = file.chunks(CHUNK);
             let race = Race::new(file.files(), chunks.clone(), options.clone(), token.clone())
@@ -289,7 +289,7 @@ fn cancellation_while_writes_are_under_way() {
     for (name, options) in write_ways() {
         let target = Target::new(SIZE);
         let latency = Duration::from_millis(30);
-        let sink = target.faulty(WriteFaultPlan { latency, ..WriteFaultPlan::default() });
+        let sink = target.faulty(FaultPlan { latency, ..FaultPlan::default() });
         let token = CancelToken::new();
         let chunks = file.chunks(CHUNK);
         let options = RaceOptions { writers: 2, queue_depth: 2, ..options };
@@ -319,7 +319,7 @@ fn what_was_launched_before_enough_is_written() {
     for (name, options) in write_ways() {
         let target = Target::new(SIZE);
         let slow = Duration::from_millis(2);
-        let sink = target.faulty(WriteFaultPlan { latency: slow, ..WriteFaultPlan::default() });
+        let sink = target.faulty(FaultPlan { latency: slow, ..FaultPlan::default() });
         let chunks = file.chunks(CHUNK);
         let race = device_race(file.files(), chunks.clone(), options, sink);
         let plan = Plan {
@@ -350,8 +350,7 @@ fn slow_returns_and_slow_writes_are_named_as_the_bottleneck() {
         [(slow, Duration::ZERO, Stage::CopyToHost), (Duration::ZERO, slow, Stage::Write)]
     {
         let target = Target::new(SIZE);
-        let sink =
-            target.faulty(WriteFaultPlan { latency: write_latency, ..WriteFaultPlan::default() });
+        let sink = target.faulty(FaultPlan { latency: write_latency, ..FaultPlan::default() });
         let chunks = file.chunks(CHUNK);
         let options = RaceOptions {
             writers: 1,
@@ -389,9 +388,9 @@ proptest! {
         let latency = Duration::from_micros(latency_us);
         for access in [WriteAccess::Auto, WriteAccess::Buffered] {
             let target = Target::new(total);
-            let sink = target.faulty(WriteFaultPlan {
-                seed, short_writes_permille: 200, interrupted_permille: 100, latency,
-                ..WriteFaultPlan::default()
+            let sink = target.faulty(FaultPlan {
+                seed, short_permille: 200, interrupted_permille: 100, latency,
+                ..FaultPlan::default()
             });
             let options = RaceOptions { write_access: access, ..RaceOptions::default() };
             let race = device_race(file.files(), chunks.clone(), options, sink);

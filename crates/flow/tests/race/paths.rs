@@ -9,7 +9,7 @@ use headrace_flow::{
 use headrace_io::{FaultPlan, ReadAt, SetupFault};
 use proptest::prelude::*;
 
-use crate::support::{Act, TestFile, check_bytes, forced_paths, race, read};
+use crate::support::{Act, TestFile, check_bytes, chunks_of, forced_paths, race, read};
 
 const SIZE: usize = 1_000_003;
 
@@ -277,21 +277,10 @@ proptest! {
         cache_bytes in prop::option::of(0u64..600_000),
     ) {
         let file = TestFile::new(size);
-        let chunks: Vec<ChunkSpec> = shapes
-            .into_iter()
-            .map(|reads| ChunkSpec {
-                reads: reads
-                    .into_iter()
-                    .map(|(from, part)| {
-                        let offset = (from * size as f64) as usize;
-                        read(offset, (part * part * (size - offset) as f64) as usize)
-                    })
-                    .collect(),
-            })
-            .collect();
+        let chunks = chunks_of(size, &shapes);
         let twin = file.faulty(FaultPlan {
             seed,
-            short_reads_permille: 200,
+            short_permille: 200,
             interrupted_permille: 100,
             torn_blocks_permille: if torn { 300 } else { 0 },
             ..FaultPlan::default()

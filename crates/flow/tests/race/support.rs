@@ -67,6 +67,15 @@ pub fn read(offset: usize, bytes: usize) -> ReadSpec {
     ReadSpec { file: 0, offset: offset as u64, bytes: bytes as u64 }
 }
 
+/// Chunks whose reads begin at a share of a file, and have the square of another share of what follows.
+pub fn chunks_of(size: usize, shapes: &[Vec<(f64, f64)>]) -> Vec<ChunkSpec> {
+    let read_of = |&(from, part): &(f64, f64)| {
+        let offset = (from * size as f64) as usize;
+        read(offset, (part * part * (size - offset) as f64) as usize)
+    };
+    shapes.iter().map(|reads| ChunkSpec { reads: reads.iter().map(read_of).collect() }).collect()
+}
+
 /// Keeps copies of everything.
 #[derive(Default)]
 pub struct Collect {

@@ -40,7 +40,7 @@ fn short_and_interrupted_reads_do_no_harm() {
     for seed in 0..20 {
         let plan = FaultPlan {
             seed,
-            short_reads_permille: 600,
+            short_permille: 600,
             interrupted_permille: 300,
             ..FaultPlan::default()
         };

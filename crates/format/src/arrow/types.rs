@@ -290,10 +290,7 @@ mod tests {
         let decimal = |text| said(Arrow::Decimal32(9, 2), text);
         assert_eq!(decimal("Decimal128(15, 2)"), Arrow::Decimal128(15, 2));
         for other in [
-            "Decimal128(15, 3)",
-            "Decimal128(5, 2)",
-            "Decimal128(39, 2)",
-            "Decimal128(",
+            "Decimal128(15, 3)", "Decimal128(5, 2)", "Decimal128(39, 2)", "Decimal128(",
             "Decimal128(015, 2)",
         ] {
             assert_eq!(decimal(other), Arrow::Decimal128(9, 2), "{other}");

@@ -10,6 +10,7 @@ use arrow_ipc::{CompressionType, Endianness, MessageHeader, MetadataVersion};
 use arrow_schema::{DataType, Field, Schema, UnionFields};
 use flatbuffers::FlatBufferBuilder;
 use headrace_format::arrow::BatchStream;
+use headrace_io::random::Random;
 
 use crate::support::{dictionary, ints};
 
@@ -155,15 +156,10 @@ fn columns_of_one_name_are_told_apart() {
     assert_eq!((read.len(), read[0].num_columns(), read[0].column(0)), (1, 1, &text));
 }
 
-/// Bytes of a sequence (SplitMix64), some of them the numbers that readers trip over.
+/// Bytes of a sequence, some of them the numbers that readers trip over.
 fn mutated(bytes: &[u8], seed: u64) -> Vec<u8> {
-    let (mut state, mut bytes) = (seed, bytes.to_vec());
-    let mut random = |end: usize| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % end as u64) as usize
-    };
+    let (mut sequence, mut bytes) = (Random(seed), bytes.to_vec());
+    let mut random = |end: usize| sequence.below(end as u64) as usize;
     for _ in 0..=random(4) {
         let at = random((bytes.len() - 8).max(1));
         match random(4) {

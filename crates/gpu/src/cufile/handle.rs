@@ -145,10 +145,7 @@ impl CuFileHandle {
             // SAFETY: this function's contract; `part` lies inside the range.
             unsafe {
                 read(
-                    self.raw,
-                    device_address as *mut c_void,
-                    part.bytes,
-                    part.file_offset,
+                    self.raw, device_address as *mut c_void, part.bytes, part.file_offset,
                     part.device_offset,
                 )
             }

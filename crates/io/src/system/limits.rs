@@ -120,10 +120,7 @@ pub fn limits(root: &SysRoot) -> Limits {
 /// Memory available without swapping and within the limit of the control group; `None` if the
 /// system does not tell.
 pub fn available_memory_bytes(root: &SysRoot) -> Option<u64> {
-    let system = root.text("/proc/meminfo").ok().and_then(|text| {
-        let rest = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-        Some(rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? << 10)
-    });
+    let system = memory_line(root, "/proc/meminfo", "MemAvailable:");
     let group = memory_group(root).ok().and_then(|(group, ..)| {
         let most = group.memory_max(root).amount()?;
         let used = group.memory_current(root).unwrap_or(0);
@@ -132,6 +129,24 @@ pub fn available_memory_bytes(root: &SysRoot) -> Option<u64> {
         Some(most.saturating_sub(used).max(most / 2))
     });
     [system, group].into_iter().flatten().min()
+}
+
+/// All memory of the machine; `None` if the system does not tell.
+pub fn memory_bytes(root: &SysRoot) -> Option<u64> {
+    memory_line(root, "/proc/meminfo", "MemTotal:")
+}
+
+/// Peak resident memory of this process; `None` if the kernel does not tell. Mapped pages of files count while they
+/// are mapped.
+pub fn peak_memory_bytes() -> Option<u64> {
+    memory_line(&SysRoot::host(), "/proc/self/status", "VmHWM:")
+}
+
+/// `VmHWM:     1234 kB`
+fn memory_line(root: &SysRoot, file: &str, name: &str) -> Option<u64> {
+    let text = root.text(file).ok()?;
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? << 10)
 }
 
 /// `Max locked memory         8388608              unlimited            bytes`

@@ -43,7 +43,9 @@ pub use block::{BlockDevice, BlockKind, QueueSettings, Transport};
 pub use cpu_times::CpuTimes;
 pub use disk_stats::{DiskRates, DiskSampler};
 pub use distance::Distance;
-pub use limits::{Cgroup, Limit, Limits, available_memory_bytes, cores, limits};
+pub use limits::{
+    Cgroup, Limit, Limits, available_memory_bytes, cores, limits, memory_bytes, peak_memory_bytes,
+};
 pub use mounts::Mount;
 pub(crate) use mounts::mount_of_descriptor;
 pub use net::Interface;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::mounts::mounts;
 use super::net::interface_to;
-use super::testing::{Tree, address};
+use super::testing::{Tree, address, asked_of_nonsense};
 use super::*;
 
 /// Files that are parsed, each with a text that makes sense.
@@ -65,33 +65,10 @@ fn machine() -> Tree {
     tree
 }
 
+asked_of_nonsense!(FILES, machine, ask_everything);
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn any_bytes(which in 0..FILES.len(), bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let tree = machine();
-        tree.file(FILES[which].0, bytes);
-        ask_everything(&tree);
-    }
-
-    #[test]
-    fn nearly_right(
-        which in 0..FILES.len(),
-        at in any::<prop::sample::Index>(),
-        byte in prop::sample::select(b"09fx :,.-/[]\\\n\t\xff".to_vec()),
-        cut in any::<prop::sample::Index>(),
-    ) {
-        let tree = machine();
-        let mut bytes = FILES[which].1.as_bytes().to_vec();
-        let place = at.index(bytes.len());
-        bytes[place] = byte;
-        tree.file(FILES[which].0, &bytes);
-        ask_everything(&tree);
-        bytes.truncate(cut.index(bytes.len()));
-        tree.file(FILES[which].0, &bytes);
-        ask_everything(&tree);
-    }
 
     #[test]
     fn addresses_are_read_back(domain in 0u32.., bus: u8, device in 0u8..32, function in 0u8..8) {

@@ -136,3 +136,38 @@ impl Tree {
 pub(super) fn address(text: &str) -> PciAddress {
     text.parse().unwrap()
 }
+
+/// Tests that any bytes, and nearly right ones, in place of each file do no harm to who asks.
+macro_rules! asked_of_nonsense {
+    ($files:expr, $machine:expr, $ask:expr) => {
+        proptest! {
+            #![proptest_config(ProptestConfig::with_cases(64))]
+
+            #[test]
+            fn any_bytes(which in 0..$files.len(), bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+                let tree = $machine();
+                tree.file($files[which].0, bytes);
+                $ask(&tree);
+            }
+
+            #[test]
+            fn nearly_right(
+                which in 0..$files.len(),
+                at in any::<prop::sample::Index>(),
+                byte in prop::sample::select(b"09fx :,.-/[]\\\n\t\xff".to_vec()),
+                cut in any::<prop::sample::Index>(),
+            ) {
+                let tree = $machine();
+                let mut bytes = $files[which].1.as_bytes().to_vec();
+                let place = at.index(bytes.len());
+                bytes[place] = byte;
+                tree.file($files[which].0, &bytes);
+                $ask(&tree);
+                bytes.truncate(cut.index(bytes.len()));
+                tree.file($files[which].0, &bytes);
+                $ask(&tree);
+            }
+        }
+    };
+}
+pub(super) use asked_of_nonsense;

@@ -28,9 +28,9 @@ mod sink;
 mod size_limit;
 
 pub use appended::Appended;
-pub use faulty::{FaultySink, WriteFaultPlan};
+pub use faulty::FaultySink;
 pub use request::WriteRequest;
-pub use sink::{SinkFile, WriteAt};
+pub use sink::{SinkFile, WriteAt, folder_of, free_bytes};
 
 /// A pool of threads that writes.
 pub type PwritePool = crate::pool::Pool<WriteRequest>;

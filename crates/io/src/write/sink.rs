@@ -472,7 +472,8 @@ fn dangling(link: &Path) -> io::Error {
     )
 }
 
-fn folder_of(path: &Path) -> &Path {
+/// The folder of a file.
+pub fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -501,8 +502,11 @@ fn reserve_room(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Free space for users in the file system of a file; `None` if unlimited.
-fn free_bytes(file: &File) -> io::Result<Option<u64>> {
+/// Free space for users in the file system of a file or folder; `None` if unlimited.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn free_bytes(file: &File) -> io::Result<Option<u64>> {
     // SAFETY: `statvfs` is plain data that the call fills in; the descriptor is open.
     let (rc, found) = unsafe {
         let mut found: libc::statvfs = std::mem::zeroed();

@@ -1,5 +1,8 @@
 //! Tests in a process of their own: limits of a process concern all of its threads for good.
 
+// No test program needs all of it.
+#![allow(dead_code)]
+
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,6 +37,12 @@ pub fn in_child(name: &str, body: impl FnOnce()) {
     // A name that no test has would pass without a single assertion.
     assert!(told.contains("1 passed"), "{name} did not run in the child:\n{told}");
 }
+
+/// Root reads and writes what permissions forbid.
+pub const CAP_DAC_OVERRIDE: u32 = 1;
+pub const CAP_DAC_READ_SEARCH: u32 = 2;
+/// Root locks memory beyond its limit.
+pub const CAP_IPC_LOCK: u32 = 14;
 
 /// Takes a capability away from this thread and from those that it starts.
 pub fn drop_capability(number: u32) {

@@ -101,7 +101,7 @@ fn short_and_interrupted_reads_are_resumed() {
         for seed in 0..4 {
             let twin = file.faulty(FaultPlan {
                 seed,
-                short_reads_permille: 600,
+                short_permille: 600,
                 interrupted_permille: 300,
                 ..FaultPlan::default()
             });
@@ -388,7 +388,7 @@ fn cancelled_requests_say_so() {
 fn plain_reads_see_the_same_faults() {
     let file = TestFile::new(20_000);
     let mut into = vec![0u8; 15_000];
-    let plan = FaultPlan { short_reads_permille: 900, ..FaultPlan::default() };
+    let plan = FaultPlan { short_permille: 900, ..FaultPlan::default() };
     file.faulty(plan).read_exact_at(3000, &mut into).unwrap();
     assert!(into == file.content[3000..18_000]);
 
@@ -455,7 +455,7 @@ proptest! {
         let kind: Kind = KINDS[kind];
         let twin = file.faulty(FaultPlan {
             seed,
-            short_reads_permille: 300,
+            short_permille: 300,
             interrupted_permille: 100,
             ..FaultPlan::default()
         });

@@ -9,10 +9,9 @@ use headrace_io::{
     UringEngine, UringOptions, UringUnavailable, Window, drop_cache,
 };
 
-use crate::child::{drop_capability, forbid_io_uring, in_child, limit};
+use crate::child::{CAP_IPC_LOCK, drop_capability, forbid_io_uring, in_child, limit};
 use crate::support::{Bench, KINDS, Kind, TestFile};
 
-const CAP_IPC_LOCK: u32 = 14;
 const POOLS: [Kind; 2] = [Kind::Pool(ReadMode::Buffered), Kind::Pool(ReadMode::Direct)];
 
 fn start(register: &[Window]) -> Result<UringEngine, UringUnavailable> {
@@ -116,7 +115,7 @@ fn a_sparse_unaligned_file_on_failing_storage() {
         let plan = FaultPlan {
             seed: 3,
             io_error_at: Some(150_000),
-            short_reads_permille: 200,
+            short_permille: 200,
             ..FaultPlan::default()
         };
         let twin = headrace_io::FaultyFile::new(source, plan);
@@ -140,8 +139,7 @@ fn direct_reads_that_open_and_then_fail() {
     for kind in KINDS.into_iter().filter(|kind| kind.mode() == ReadMode::Direct) {
         let source = file.open();
         drop_cache(&*source).unwrap();
-        let plan =
-            FaultPlan { direct_refused: true, short_reads_permille: 300, ..FaultPlan::default() };
+        let plan = FaultPlan { direct_refused: true, short_permille: 300, ..FaultPlan::default() };
         let twin = headrace_io::FaultyFile::new(source, plan);
         let (got, done) = Bench::new(kind, 1 << 20).read(twin, 4095, 95_000).unwrap();
         assert!(got == file.content[4095..99_095], "{kind:?}");

@@ -5,10 +5,8 @@
 #[path = "../common/child.rs"]
 mod child;
 
-use child::{drop_capability, forbid_io_uring, in_child, limit};
+use child::{CAP_IPC_LOCK, drop_capability, forbid_io_uring, in_child, limit};
 use headrace_io::system::{Limit, SeccompMode, SysRoot, limits, seccomp, uring_probe};
-
-const CAP_IPC_LOCK: u32 = 14;
 
 fn forbidden(errno: i32) {
     let root = SysRoot::host();

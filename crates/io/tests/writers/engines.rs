@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use headrace_io::write::{WriteAt, WriteFaultPlan, WriteRequest};
-use headrace_io::{IoError, Placement, ReadMode, Transferred, Window};
+use headrace_io::write::{WriteAt, WriteRequest};
+use headrace_io::{FaultPlan, IoError, Placement, ReadMode, Transferred, Window};
 use proptest::prelude::*;
 
 use crate::support::{Bench, Folder, KINDS, content};
@@ -152,7 +152,7 @@ fn many_requests_at_once_come_each_from_its_own_window() {
 fn dropping_an_engine_in_flight_completes_everything_exactly_once() {
     for kind in KINDS {
         let folder = Folder::new();
-        let plan = WriteFaultPlan { latency: Duration::from_millis(5), ..Default::default() };
+        let plan = FaultPlan { latency: Duration::from_millis(5), ..Default::default() };
         let twin = folder.faulty(200_000, plan);
         let mut bench = Bench::new(kind, 1 << 20);
         for tag in 0..50 {
@@ -209,11 +209,11 @@ proptest! {
         let wanted = content(bytes);
         let kind = KINDS[kind];
         let folder = Folder::new();
-        let twin = folder.faulty(bytes, WriteFaultPlan {
+        let twin = folder.faulty(bytes, FaultPlan {
             seed,
-            short_writes_permille: 300,
+            short_permille: 300,
             interrupted_permille: 100,
-            ..WriteFaultPlan::default()
+            ..FaultPlan::default()
         });
         let mut bench = Bench::new(kind, 1 << 20);
         let piece_bytes = piece_blocks * 4096;

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headrace_io::write::{SinkFile, WriteAt, WriteFaultPlan};
-use headrace_io::{IoError, ReadMode};
+use headrace_io::write::{SinkFile, WriteAt};
+use headrace_io::{FaultPlan, IoError, ReadMode};
 
 use crate::support::{Bench, Folder, KINDS, content};
 
@@ -20,11 +20,11 @@ fn short_and_interrupted_writes_are_resumed() {
             let folder = Folder::new();
             let twin: Arc<dyn WriteAt> = folder.faulty(
                 wanted.len(),
-                WriteFaultPlan {
+                FaultPlan {
                     seed,
-                    short_writes_permille: 600,
+                    short_permille: 600,
                     interrupted_permille: 300,
-                    ..WriteFaultPlan::default()
+                    ..FaultPlan::default()
                 },
             );
             let mut bench = Bench::new(kind, WINDOW_BYTES);
@@ -40,7 +40,7 @@ fn short_and_interrupted_writes_are_resumed() {
 fn an_io_error_names_file_offset_cause_and_remedy() {
     for kind in KINDS {
         let folder = Folder::new();
-        let plan = WriteFaultPlan { io_error_at: Some(40_000), ..WriteFaultPlan::default() };
+        let plan = FaultPlan { io_error_at: Some(40_000), ..FaultPlan::default() };
         let twin = folder.faulty(100_000, plan);
         let mut bench = Bench::new(kind, WINDOW_BYTES);
         let error = bench.write(twin.clone(), 0, &content(100_000)).unwrap_err();
@@ -61,7 +61,7 @@ fn an_io_error_names_file_offset_cause_and_remedy() {
 fn a_full_file_system_is_an_error_that_says_where() {
     for kind in KINDS {
         let folder = Folder::new();
-        let plan = WriteFaultPlan { full_at: Some(50_000), ..WriteFaultPlan::default() };
+        let plan = FaultPlan { full_at: Some(50_000), ..FaultPlan::default() };
         let twin = folder.faulty(100_000, plan);
         let mut bench = Bench::new(kind, WINDOW_BYTES);
         bench.write(twin.clone(), 0, &content(49_152)).unwrap();
@@ -80,7 +80,7 @@ fn refused_direct_writes_go_through_the_page_cache_and_are_counted() {
     let wanted = content(40_960);
     for kind in KINDS.into_iter().filter(|kind| kind.mode() == ReadMode::Direct) {
         let folder = Folder::new();
-        let plan = WriteFaultPlan { direct_refused: true, ..WriteFaultPlan::default() };
+        let plan = FaultPlan { direct_refused: true, ..FaultPlan::default() };
         let twin = folder.faulty(wanted.len(), plan);
         let done = Bench::new(kind, WINDOW_BYTES).write(twin.clone(), 0, &wanted).unwrap();
         assert_eq!((done.direct_bytes, done.direct_refused_bytes), (0, 40_960), "{kind:?}");
@@ -97,11 +97,7 @@ fn a_transient_error_is_an_error_once() {
         let folder = Folder::new();
         let twin = folder.faulty(
             4096,
-            WriteFaultPlan {
-                io_error_at: Some(5),
-                io_error_times: Some(1),
-                ..WriteFaultPlan::default()
-            },
+            FaultPlan { io_error_at: Some(5), io_error_times: Some(1), ..FaultPlan::default() },
         );
         let mut bench = Bench::new(kind, 8192);
         let error = bench.write(twin.clone(), 0, &wanted).unwrap_err();
@@ -117,7 +113,7 @@ fn latency_is_felt_and_measured() {
     let latency = Duration::from_millis(30);
     for kind in KINDS {
         let folder = Folder::new();
-        let twin = folder.faulty(4096, WriteFaultPlan { latency, ..WriteFaultPlan::default() });
+        let twin = folder.faulty(4096, FaultPlan { latency, ..FaultPlan::default() });
         let mut bench = Bench::new(kind, 8192);
         bench.submit(twin.clone(), 0, 4096, 1);
         let completion = bench.completions.recv().unwrap();

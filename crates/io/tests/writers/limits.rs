@@ -6,10 +6,8 @@ use std::sync::Arc;
 use headrace_io::write::{SinkFile, UringWriter, WriteAt};
 use headrace_io::{AlignedBuffer, IoError, ReadMode, UringOptions, Window};
 
-use crate::child::{drop_capability, forbid_io_uring, in_child, limit};
+use crate::child::{CAP_IPC_LOCK, drop_capability, forbid_io_uring, in_child, limit};
 use crate::support::{Bench, Folder, KINDS, Kind, content};
-
-const CAP_IPC_LOCK: u32 = 14;
 
 #[test]
 fn a_file_size_limit_is_seen_before_a_byte_is_written() {

@@ -4,13 +4,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use headrace_io::write::{SinkFile, WriteAt, WriteFaultPlan};
-use headrace_io::{IoError, ReadAt, ReadMode, SourceFile};
+use headrace_io::write::{SinkFile, WriteAt};
+use headrace_io::{FaultPlan, IoError, ReadAt, ReadMode, SourceFile};
 
-use crate::child::{drop_capability, in_child};
+use crate::child::{CAP_DAC_OVERRIDE, drop_capability, in_child};
 use crate::support::{Bench, Folder, KINDS, content, put};
-
-const CAP_DAC_OVERRIDE: u32 = 1;
 
 #[test]
 fn nothing_is_to_be_seen_before_the_commit() {
@@ -50,7 +48,7 @@ fn without_a_commit_nothing_is_left() {
 #[test]
 fn a_commit_that_fails_leaves_nothing_either() {
     let folder = Folder::new();
-    let plan = WriteFaultPlan { commit_fails: true, ..WriteFaultPlan::default() };
+    let plan = FaultPlan { commit_fails: true, ..FaultPlan::default() };
     let twin = folder.faulty(5000, plan);
     let error = twin.commit(true).unwrap_err();
     assert!(error.to_string().contains("sync the file"), "{error}");

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
-use headrace_io::write::{
-    FaultySink, PwritePool, SinkFile, UringWriter, WriteAt, WriteFaultPlan, WriteRequest,
-};
+use headrace_io::write::{FaultySink, PwritePool, SinkFile, UringWriter, WriteAt, WriteRequest};
 use headrace_io::{
-    AlignedBuffer, Completion, Engine, Placement, ReadMode, Result, Transferred, UringOptions,
-    Window,
+    AlignedBuffer, Completion, Engine, FaultPlan, Placement, ReadMode, Result, Transferred,
+    UringOptions, Window,
 };
 
 pub use crate::kinds::{KINDS, Kind, SEGMENT_BYTES};
@@ -46,7 +44,7 @@ impl Folder {
         SinkFile::create(&self.path, bytes as u64).unwrap()
     }
 
-    pub fn faulty(&self, bytes: usize, plan: WriteFaultPlan) -> Arc<FaultySink> {
+    pub fn faulty(&self, bytes: usize, plan: FaultPlan) -> Arc<FaultySink> {
         FaultySink::new(self.sink(bytes), plan)
     }
 

@@ -36,12 +36,7 @@ pub(crate) struct Emulated {
 }
 
 const FLAGS: [&str; 7] = [
-    "-std=c++17",
-    "-O1",
-    "-g1",
-    "-w",
-    "-pthread",
-    "-fsanitize=address,undefined",
+    "-std=c++17", "-O1", "-g1", "-w", "-pthread", "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
 ];
 

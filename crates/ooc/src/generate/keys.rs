@@ -1,11 +1,10 @@
 //! Files of keys.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+
+use headrace_io::random::drawn_at;
 
 use super::fill::{Filled, fill, on_cores};
-use super::mixed;
 use crate::files::check_outputs;
 use crate::{Number, NumberType, OocError, Options, Report, Result};
 
@@ -24,32 +23,9 @@ pub enum KeyOrder {
     Zipf,
 }
 
-impl KeyOrder {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Sorted, Self::Reversed, Self::Random, Self::Zipf];
-}
-
-impl fmt::Display for KeyOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sorted => "sorted",
-            Self::Reversed => "reversed",
-            Self::Random => "random",
-            Self::Zipf => "zipf",
-        })
-    }
-}
-
-impl FromStr for KeyOrder {
-    type Err = String;
-
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|order| order.to_string() == name);
-        found.ok_or_else(|| {
-            format!("{name:?} is no order; there are sorted, reversed, random, zipf")
-        })
-    }
-}
+headrace_io::named!(
+    KeyOrder, "order", Sorted => "sorted", Reversed => "reversed", Random => "random", Zipf => "zipf",
+);
 
 /// One or two files of keys.
 #[derive(Debug, Clone)]
@@ -160,12 +136,13 @@ impl<'a> Shape<'a> {
             KeyOrder::Reversed => self.sorted(file, (keys - 1 - number) / self.job.repeats),
             // A file of its own each.
             KeyOrder::Random => {
-                let bits = mixed(seed.wrapping_add(file as u64), number);
+                let bits = drawn_at(seed.wrapping_add(file as u64), number);
                 if self.places == u64::MAX { bits } else { bits % self.places }
             }
             KeyOrder::Zipf => {
                 // The inverse of the distribution's integral: e^(u ln n).
-                let share = mixed(seed.wrapping_add(file as u64), number) as f64 / u64::MAX as f64;
+                let share =
+                    drawn_at(seed.wrapping_add(file as u64), number) as f64 / u64::MAX as f64;
                 ((share * (keys.max(2) as f64).ln()).exp() as u64 - 1).min(self.places - 1)
             }
         }
@@ -182,11 +159,11 @@ impl<'a> Shape<'a> {
             different + ((self.span - own) as f64 * at.powf(1.0 / (1.0 - self.job.skew))) as u64
         };
         let is_common = || {
-            let share = mixed(self.job.seed ^ 0x5eed, stretch) as f64 / u64::MAX as f64;
+            let share = drawn_at(self.job.seed ^ 0x5eed, stretch) as f64 / u64::MAX as f64;
             share < self.job.selectivity || self.job.selectivity == 1.0
         };
         let half = 2 * stretch + u64::from(file == 1 && !is_common());
-        half * self.gap + mixed(self.job.seed, half) % self.gap
+        half * self.gap + drawn_at(self.job.seed, half) % self.gap
     }
 }
 

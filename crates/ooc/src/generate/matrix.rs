@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use headrace_io::random::drawn_at;
 use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 
 use super::fill::{Filled, fill, on_cores};
-use super::mixed;
 use crate::{NumberType, OocError, Options, Report, Result, npy};
 
 /// A matrix to be generated.
@@ -36,6 +36,8 @@ pub enum MatrixKind {
     /// other eigenvalues are far below. The matrix is square.
     Dominant,
 }
+
+headrace_io::named!(MatrixKind, "kind of matrix", Uniform => "uniform", Dominant => "dominant");
 
 /// The values of a matrix, without its file.
 #[derive(Debug)]
@@ -73,7 +75,7 @@ impl MatrixContent {
         }
         let length = if kind == MatrixKind::Dominant { columns } else { 0 };
         let memory = memory.reserve(MemoryUse::Pipelines, length.saturating_mul(16))?;
-        let hash = |k: u64| mixed(seed, k);
+        let hash = |k: u64| drawn_at(seed, k);
         let circulant = (0..length).map(|k| (1 + hash(k) % 128) as f64 / 128.0).collect();
         let diagonal = (0..length).map(|k| (1 << (hash(!k) % 3)) as f64).collect();
         Ok(MatrixContent { seed, columns, number, circulant, diagonal, _memory: memory })
@@ -82,7 +84,7 @@ impl MatrixContent {
     /// A value of the matrix.
     pub fn value(&self, row: u64, column: u64) -> f64 {
         if self.circulant.is_empty() {
-            let bits = mixed(self.seed, row.wrapping_mul(self.columns).wrapping_add(column));
+            let bits = drawn_at(self.seed, row.wrapping_mul(self.columns).wrapping_add(column));
             // As many bits as the type has exactly.
             let kept = match self.number {
                 NumberType::F64 => 53,

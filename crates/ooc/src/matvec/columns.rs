@@ -9,7 +9,7 @@ use headrace_format::arrow::ArrowTable;
 use headrace_format::{ChunkOptions, Feed, Table};
 use headrace_io::{MemoryBudget, MemoryUse, ReadAt, Reservation};
 
-use super::matrix::RawMatrix;
+use super::file::RawMatrix;
 use crate::{NumberType, OocError, Result};
 
 /// The first bytes of an Arrow IPC file.

@@ -1,6 +1,7 @@
 //! The kernels on the CPU (`crate::emulated`), launched like `device` does, on the plan's chunks.
 
 use headrace_flow::DEVICE_ALIGN_BYTES;
+use headrace_io::random::mixed;
 use headrace_io::{MemoryBudget, MemoryFile};
 
 use super::launches::{BLOCK, Call, KERNELS, Products, source};
@@ -8,12 +9,6 @@ use super::matrix::Matrix;
 use super::plan::Plan;
 use crate::NumberType;
 use crate::emulated::Emulated;
-
-fn mixed(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
 
 /// Whether sums need rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,12 +7,13 @@ use headrace_flow::{BytesByPath, HostMemory};
 use serde::Serialize;
 
 use super::cores::Operands;
-use super::matrix::{Matrix, MatrixFile};
+use super::file::MatrixFile;
+use super::matrix::Matrix;
 use super::multiply::{check_result, commit, result_type};
 use super::pass::{Manner, Passes};
 use super::vectors::{Shape, VectorFile, Vectors, Written};
 use crate::files::check_outputs;
-use crate::{NumberType, OocError, Options, Report, Result, Room, generate};
+use crate::{NumberType, OocError, Options, Report, Result, Room};
 
 /// The reason for the CPU if the matrix is too large for the GPU.
 const CPU_IS_FASTER: &str = "less than half of the matrix fits the device's memory: the rest would cross the link \
@@ -221,7 +222,7 @@ impl Vectors {
         memory: &std::sync::Arc<headrace_io::MemoryBudget>,
         length: usize,
     ) -> Result<Self> {
-        let number = |at| generate::mixed(1, at as u64) as i64 as f64 / 2f64.powi(63);
+        let number = |at| headrace_io::random::drawn_at(1, at as u64) as i64 as f64 / 2f64.powi(63);
         Vectors::one(memory, (0..length).map(number), length)
     }
 }

@@ -88,22 +88,10 @@ impl Products {
     ) -> Call {
         let (tile, x, y) = (&self.tile, self.x[which], self.y[which]);
         let args = [
-            self.base,
-            self.row_bytes,
-            tile.rows as u64,
-            tile.columns as u64,
-            tile.first_row as u64,
-            tile.first_column as u64,
-            tile.band_rows as u64,
-            tile.span_columns as u64,
-            x.0,
-            x.1,
-            vector as u64,
-            self.counts[which] as u64,
-            self.sums[which],
-            y.0,
-            y.1,
-            group as u64,
+            self.base, self.row_bytes, tile.rows as u64, tile.columns as u64,
+            tile.first_row as u64, tile.first_column as u64, tile.band_rows as u64,
+            tile.span_columns as u64, x.0, x.1, vector as u64, self.counts[which] as u64,
+            self.sums[which], y.0, y.1, group as u64,
         ];
         Call { kernel, threads, args }
     }

@@ -1,35 +1,15 @@
 //! The matrix as stored in its file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use headrace_format::arrow::ArrowTable;
 use headrace_io::ReadAt;
 
 use super::columns;
+use super::file::{MatrixFile, RawMatrix};
 use crate::npy::{self, Npy};
 use crate::{Files, NumberType, OocError, Result};
-
-/// A file with a matrix.
-#[derive(Debug, Clone)]
-pub struct MatrixFile {
-    /// Its path.
-    pub path: PathBuf,
-    /// The layout, if it has only raw values, row by row; `None`: a self-describing file: `.npy`, of one axis (a
-    /// single row) or two, or an Arrow IPC file whose columns are those of the matrix.
-    pub raw: Option<RawMatrix>,
-}
-
-/// The layout of a raw file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RawMatrix {
-    /// Rows.
-    pub rows: u64,
-    /// Columns; a row's values are contiguous.
-    pub columns: u64,
-    /// Type of the values: `f32`, `f64` or `bf16`.
-    pub number: NumberType,
-}
 
 /// A matrix with rows that are contiguous or in pieces. If `is_transposed`, it is the transpose of the user's matrix: a
 /// column-major file holds the transpose in row-major order.

@@ -27,6 +27,7 @@ mod device;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod emulated;
+mod file;
 mod iterate;
 mod lanes;
 mod launches;
@@ -43,8 +44,8 @@ use std::path::PathBuf;
 use headrace_flow::HostMemory;
 use serde::Serialize;
 
+pub use file::{MatrixFile, RawMatrix};
 pub use iterate::{IterateJob, IterateReport, Iteration, iterate};
-pub use matrix::{MatrixFile, RawMatrix};
 pub use multiply::multiply;
 pub use vectors::{RawVectors, VectorFile};
 

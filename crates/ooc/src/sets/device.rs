@@ -6,8 +6,8 @@ use headrace_gpu::{
 };
 use serde::Serialize;
 
-use super::plan::{CHUNK_PAIRS_MAX, Pair};
-use super::{Found, Repeats, SetOperation};
+use super::found::{CHUNK_PAIRS_MAX, Found, Pair};
+use super::{Repeats, SetOperation};
 use crate::{DeviceRoom, Number, NumberType, OocError, Result};
 
 /// Threads of a block.

@@ -1,6 +1,7 @@
 //! The kernels on the CPU (`crate::emulated`), launched like `device` does.
 
 use headrace_flow::DeviceSlice;
+use headrace_io::random::Random;
 
 use super::device::{Call, OUTCOME_BYTES, THREADS, TILE_KEYS, scratch_bytes, source};
 use super::{Repeats, SetOperation};
@@ -9,11 +10,9 @@ use crate::emulated::Emulated;
 
 /// A sorted list of keys with a mean distance of `distance`, 0 if all are equal.
 fn list(keys: usize, distance: u64, repeats: Repeats, seed: u64) -> Vec<u32> {
-    let mut state = seed;
-    let mut key = 0;
+    let (mut random, mut key) = (Random(seed), 0);
     let step = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let step = if distance == 0 { 0 } else { (state >> 40) % (2 * distance) };
+        let step = random.below((2 * distance).max(1));
         key += step.max(u64::from(repeats == Repeats::Refused)) as u32;
         key
     };

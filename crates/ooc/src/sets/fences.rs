@@ -7,13 +7,17 @@ use headrace_io::{MemoryBudget, MemoryUse, Reservation, try_map};
 
 use super::Repeats;
 use super::list::KeyList;
-use super::plan::READS_PER_THREAD_MIN;
-use super::sidecar::kept;
 use super::unsorted::{check_pair, unsorted_within};
 use crate::{Number, Result};
 
 /// Keys that a search reads at once: for evenly distributed keys the first read succeeds.
 const WINDOW_KEYS: u64 = 2048;
+
+/// Small reads that justify starting a thread.
+pub(super) const READS_PER_THREAD_MIN: usize = 16;
+
+/// Concurrent small reads of a plan: enough to hide a drive's latency.
+pub(super) const PLAN_READERS: usize = 32;
 
 /// Memory for a fence and for the plan at it: segments of a list, pairs, extents of chunks.
 const FENCE_MEMORY_BYTES: u64 = 512;
@@ -40,26 +44,20 @@ pub(super) struct Fence<O> {
 }
 
 impl<'a, K: Number> Fenced<'a, K> {
-    /// The cached fences beside the list, or else those of blocks of up to this many keys, read with this many
-    /// concurrent reads.
-    ///
     /// # Errors
-    /// Those of [`read`](Fenced::read).
-    pub fn of(
+    /// A list that the fences show to be unsorted: each block may be in order while its last key is still below
+    /// the previous fence.
+    pub fn new(
         list: &'a KeyList,
-        block_keys: u64,
+        fences: Vec<Fence<K::Ordered>>,
         repeats: Repeats,
-        (readers, memory): (usize, &Arc<MemoryBudget>),
+        memory: Reservation,
     ) -> Result<Self> {
-        match kept::<K>(list, block_keys, memory) {
-            Ok((fences, reserved)) => {
-                let fenced = Fenced { list, fences, note: None, repeats, memory: reserved };
-                fenced.in_order()
-            }
-            Err(note) => {
-                Ok(Fenced { note, ..Self::read(list, block_keys, repeats, (readers, memory))? })
-            }
-        }
+        let Some(pair) = fences.windows(2).find(|pair| pair[1].last < pair[0].last) else {
+            return Ok(Fenced { list, fences, note: None, repeats, memory });
+        };
+        let between = || (list, pair[0].end..pair[1].end);
+        Err(unsorted_within::<K>([between(), between()], repeats))
     }
 
     /// Reads the fences of blocks of up to this many keys; blocks end at segment ends.
@@ -86,16 +84,7 @@ impl<'a, K: Number> Fenced<'a, K> {
             Ok(Fence { end, last })
         };
         let fences = try_map(ends.len(), (READS_PER_THREAD_MIN, readers), fence)?;
-        Fenced { list, fences, note: None, repeats, memory: reserved }.in_order()
-    }
-
-    /// Each block may be in order while its last key is still below the previous fence.
-    fn in_order(self) -> Result<Self> {
-        let Some(pair) = self.fences.windows(2).find(|pair| pair[1].last < pair[0].last) else {
-            return Ok(self);
-        };
-        let between = || (self.list, pair[0].end..pair[1].end);
-        Err(unsorted_within::<K>([between(), between()], self.repeats))
+        Self::new(list, fences, repeats, reserved)
     }
 
     /// The blocks that begin or end within a range of positions, as fences.

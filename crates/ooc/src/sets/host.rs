@@ -2,11 +2,11 @@
 
 use headrace_flow::{BoxError, FedChunk, HostProducer, Outbox, Verdict};
 
+use super::SetOperation;
 use super::cut::at_diagonal;
+use super::found::{Found, Pair};
 use super::merge::{Merge, merge_of};
-use super::plan::Pair;
 use super::unsorted::first_out_of_order;
-use super::{Found, SetOperation};
 use crate::Number;
 
 /// Keys of both lists that are checked and merged at a time: with their output they stay in a core's cache.

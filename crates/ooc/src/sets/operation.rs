@@ -1,7 +1,5 @@
 //! The operation on two lists.
 
-use std::fmt;
-
 use crate::NumberType;
 
 /// A set operation. If a key occurs `m` times in the first list and `n` times in the second, it occurs in
@@ -19,10 +17,6 @@ pub enum SetOperation {
 }
 
 impl SetOperation {
-    /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::Intersection, Self::Union, Self::Difference, Self::SymmetricDifference];
-
     /// Whether a key is output that is in the first list alone, in the second alone, and in both.
     pub(super) fn puts_out(self) -> (bool, bool, bool) {
         match self {
@@ -43,16 +37,13 @@ impl SetOperation {
     }
 }
 
-impl fmt::Display for SetOperation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Intersection => "intersection",
-            Self::Union => "union",
-            Self::Difference => "difference",
-            Self::SymmetricDifference => "symmetric difference",
-        })
-    }
-}
+headrace_io::named!(
+    SetOperation,
+    Intersection => "intersection",
+    Union => "union",
+    Difference => "difference",
+    SymmetricDifference => "symmetric difference",
+);
 
 /// Whether a list may contain repeated keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

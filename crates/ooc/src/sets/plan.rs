@@ -20,21 +20,13 @@ use std::sync::Arc;
 use headrace_flow::{ChunkSpec, ReadSpec};
 use headrace_io::{MemoryBudget, Reservation, try_map};
 
-use super::fences::Fenced;
+use super::fences::{Fenced, READS_PER_THREAD_MIN};
+use super::found::{CHUNK_PAIRS_MAX, Pair};
 use super::list::KeyList;
+use super::sidecar::fenced;
 use super::unsorted::unsorted_within;
 use super::{Repeats, SetOperation};
 use crate::{Number, Result};
-
-/// Maximum pairs of a chunk: each is a separate launch on a device.
-pub(super) const CHUNK_PAIRS_MAX: usize = 32;
-
-/// Small reads that justify starting a thread.
-pub(super) const READS_PER_THREAD_MIN: usize = 16;
-
-/// From this ratio on a pair is cut at each fence of its longer list: the shorter list then has less than one
-/// key per some kilobytes of the longer.
-const SKEW: u64 = 64;
 
 /// Options of a plan.
 #[derive(Debug, Clone, Copy)]
@@ -55,24 +47,6 @@ impl Shape {
         // A chunk may be a block longer than it was meant to be.
         let block_keys = (fence_bytes / key_bytes).clamp(1, chunk_keys / 8);
         Shape { chunk_keys, block_keys, readers }
-    }
-}
-
-/// A stretch of each list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pair {
-    pub a: Range<u64>,
-    pub b: Range<u64>,
-}
-
-impl Pair {
-    pub fn keys(&self) -> u64 {
-        (self.a.end - self.a.start) + (self.b.end - self.b.start)
-    }
-
-    fn is_skewed(&self) -> bool {
-        let [a, b] = [&self.a, &self.b].map(|keys| keys.end - keys.start);
-        a.min(b) * SKEW < a.max(b)
     }
 }
 
@@ -99,10 +73,10 @@ impl Plan {
         shape: Shape,
         memory: &Arc<MemoryBudget>,
     ) -> Result<Plan> {
-        let fenced = |number: usize| {
-            Fenced::<K>::of(lists[number], shape.block_keys, repeats, (shape.readers, memory))
+        let list = |number: usize| {
+            fenced::<K>(lists[number], shape.block_keys, repeats, (shape.readers, memory))
         };
-        let mut planner = Planner { lists: [fenced(0)?, fenced(1)?], operation, repeats, shape };
+        let mut planner = Planner { lists: [list(0)?, list(1)?], operation, repeats, shape };
         let pairs = planner.pairs()?;
         let all_keys = lists[0].keys() + lists[1].keys();
         let kept_keys: u64 = pairs.iter().map(Pair::keys).sum();

@@ -7,14 +7,17 @@ use std::time::Instant;
 use headrace_flow::{ChunkSpec, CudaSlots, Race, RaceOptions, RaceReport};
 use headrace_io::write::WriteAt;
 use headrace_io::{EXTENT_ALIGN_BYTES, MemoryUse, binary_bytes};
+use serde::Serialize;
 
 use super::device::OnDevice;
+use super::fences::PLAN_READERS;
+use super::found::{CHUNK_PAIRS_MAX, Found};
 use super::host::OnHost;
 use super::list::KeyList;
-use super::plan::{CHUNK_PAIRS_MAX, Plan, Shape};
+use super::plan::{Plan, Shape};
 use super::unsorted::unsorted_within;
-use super::{Found, KEY_TYPES, Repeats, SetOperation, SetReport};
-use crate::{Number, NumberType, OocError, Options, Result, Room};
+use super::{KEY_TYPES, Repeats, SetOperation};
+use crate::{Number, NumberType, OocError, Options, Report, Result, Room};
 
 /// Default input bytes of a chunk on the CPU.
 const HOST_CHUNK_BYTES: usize = 8 << 20;
@@ -24,9 +27,6 @@ const CHUNK_BYTES_MIN: usize = 64 << 10;
 
 /// Block size of the fences: one page read per two megabytes.
 const FENCE_BYTES: u64 = 2 << 20;
-
-/// Concurrent small reads of a plan: enough to hide a drive's latency.
-pub(super) const PLAN_READERS: usize = 32;
 
 /// Input bytes of a chunk on a device: with this many slots the ring stays in the last-level cache.
 const DEVICE_CHUNK_BYTES: usize = 12 << 20;
@@ -59,6 +59,19 @@ pub struct SetJob {
     pub output: Option<PathBuf>,
     /// Block size whose last key is read in advance; `None`: the default.
     pub fence_bytes: Option<u64>,
+}
+
+/// The result of a set operation.
+#[derive(Debug, Clone, Serialize)]
+pub struct SetReport {
+    /// Keys of the result.
+    pub keys: u64,
+    /// Keys of the lists.
+    pub list_keys: [u64; 2],
+    /// Keys of both lists that the fences ruled out and that were not read.
+    pub dropped_keys: u64,
+    /// The operator's report.
+    pub report: Report,
 }
 
 /// Runs a set operation.

@@ -8,15 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use headrace_io::random::drawn_at;
 use headrace_io::{FileIdentity, MemoryBudget, MemoryUse, Reservation};
 use serde::{Deserialize, Serialize};
 
 use super::Repeats;
-use super::fences::{Fence, Fenced};
+use super::fences::{Fence, Fenced, PLAN_READERS};
 use super::list::KeyList;
-use super::run::PLAN_READERS;
 use crate::files::write_all;
-use crate::generate::mixed;
 use crate::{Number, NumberType, OocError, Options, Processor, Result, Room};
 
 /// The list of the fences.
@@ -126,17 +125,38 @@ fn keep<K: Number>(list: &KeyList, block_bytes: u64, options: &Options) -> Resul
 /// A consistency check of data that cannot be compared with the list itself: block ends and keys.
 fn checksum<K: Number>(block_keys: u64, last: &[K::Ordered]) -> u64 {
     let mix = |sum: u64, (at, key): (usize, &K::Ordered)| {
-        sum.wrapping_add(mixed((*key).into(), at as u64))
+        sum.wrapping_add(drawn_at((*key).into(), at as u64))
     };
-    last.iter().enumerate().fold(mixed(block_keys, last.len() as u64), mix)
+    last.iter().enumerate().fold(drawn_at(block_keys, last.len() as u64), mix)
 }
 
 /// Fences, and the memory that they take.
 type Kept<K> = (Vec<Fence<<K as Number>::Ordered>>, Reservation);
 
+/// The fences cached beside a list, or else those of blocks of up to this many keys, read with this many
+/// concurrent reads.
+///
+/// # Errors
+/// Those of [`Fenced::read`].
+pub(super) fn fenced<'a, K: Number>(
+    list: &'a KeyList,
+    block_keys: u64,
+    repeats: Repeats,
+    (readers, memory): (usize, &Arc<MemoryBudget>),
+) -> Result<Fenced<'a, K>> {
+    match kept::<K>(list, block_keys, memory) {
+        Ok((fences, reserved)) => Fenced::new(list, fences, repeats, reserved),
+        Err(note) => {
+            let mut fenced = Fenced::read(list, block_keys, repeats, (readers, memory))?;
+            fenced.note = note;
+            Ok(fenced)
+        }
+    }
+}
+
 /// The cached fences, if they belong to this list and are finer than blocks of this many keys; the reason if
 /// there are others.
-pub(super) fn kept<K: Number>(
+fn kept<K: Number>(
     list: &KeyList,
     block_keys: u64,
     memory: &Arc<MemoryBudget>,

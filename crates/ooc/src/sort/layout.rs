@@ -1,8 +1,5 @@
 //! The layout of records in a file, and the order of their keys.
 
-use std::fmt;
-use std::str::FromStr;
-
 use crate::{NumberType, OocError, Result};
 
 /// The longest record.
@@ -16,27 +13,6 @@ pub enum Order {
     Ascending,
     /// Largest first; equal keys keep the order of the input here too.
     Descending,
-}
-
-impl FromStr for Order {
-    type Err = String;
-
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        match name {
-            "ascending" => Ok(Self::Ascending),
-            "descending" => Ok(Self::Descending),
-            _ => Err(format!("{name:?} is no order; there are ascending, descending")),
-        }
-    }
-}
-
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ascending => "ascending",
-            Self::Descending => "descending",
-        })
-    }
 }
 
 /// Contiguous records of a fixed width.

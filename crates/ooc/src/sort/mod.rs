@@ -47,34 +47,16 @@ mod splitters;
 pub mod table;
 mod work;
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use headrace_io::decimal_bytes;
 
 pub use layout::{Order, RECORD_BYTES_MAX, RecordLayout};
+pub use work::SortJob;
 
 use crate::room::on_threads;
 use crate::{OocError, Options, Processor, Report, Result, Room};
 use work::Work;
-
-/// The sort to run.
-#[derive(Debug, Clone)]
-pub struct SortJob {
-    /// File of contiguous records.
-    pub input: PathBuf,
-    /// The sorted output file. It may be the input, which is replaced at the end.
-    pub output: PathBuf,
-    /// How the records lie in both.
-    pub layout: RecordLayout,
-    /// The direction. Equal keys keep the order of the input.
-    pub order: Order,
-    /// Folder of temporary files, if memory is too small; `None`: beside the output.
-    pub temporary_folder: Option<PathBuf>,
-    /// Their limit in bytes; `None`: the free space. They take as much as the input, and more only if buckets must be
-    /// partitioned again: keys that the sample missed, or memory of a few MB.
-    pub temporary_limit_bytes: Option<u64>,
-}
 
 /// Sorts a file of records. Every byte of a record is preserved.
 ///

@@ -393,20 +393,16 @@ mod tests {
     #![allow(clippy::print_stdout)]
     use std::time::Instant;
 
+    use headrace_io::random::Random;
+
     use super::*;
 
     /// `cargo test --release -p headrace-ooc --lib -- --ignored --nocapture speed_of_the_kernels`
     #[test]
     #[ignore = "measures"]
     fn speed_of_the_kernels() {
-        let mut state = 0u64;
-        let mut random = || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            mixed ^ (mixed >> 31)
-        };
-        let input: Vec<u8> = (0..4 << 20).flat_map(|_| random().to_le_bytes()).collect();
+        let mut random = Random(0);
+        let input: Vec<u8> = (0..4 << 20).flat_map(|_| random.draw().to_le_bytes()).collect();
         for (record_bytes, key) in [
             (4, NumberType::I32),
             (8, NumberType::I64),

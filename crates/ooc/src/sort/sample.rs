@@ -6,6 +6,7 @@ use headrace_flow::{
     BoxError, ChunkSpec, FedChunk, HostConsumer, Race, RaceOptions, ReadSpec, Verdict,
 };
 use headrace_io::ReadAt;
+use headrace_io::random::drawn_at;
 
 use super::records::Records;
 use super::work::Work;
@@ -57,7 +58,7 @@ fn places(extents: &[ReadSpec], record_bytes: u64, places_max: u64) -> Vec<ReadS
         let mut at = ahead;
         while at < extent.bytes {
             let slack = (part_bytes - place_bytes) / record_bytes + 1;
-            let skip = mixed(places.len() as u64) % slack * record_bytes;
+            let skip = drawn_at(0, places.len() as u64) % slack * record_bytes;
             // An extent that ends inside of the place, or before it, gives what it has at its end.
             let start = (at + skip).min(extent.bytes - place_bytes.min(extent.bytes));
             let bytes = place_bytes.min(extent.bytes - start);
@@ -67,12 +68,6 @@ fn places(extents: &[ReadSpec], record_bytes: u64, places_max: u64) -> Vec<ReadS
         ahead = at - extent.bytes;
     }
     places
-}
-
-/// A deterministic pseudo-random number.
-fn mixed(number: u64) -> u64 {
-    let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 16
 }
 
 struct Taker<'a> {
@@ -92,7 +87,7 @@ impl HostConsumer for Taker<'_> {
             self.records.add_keys(place, &mut self.of_place);
             let step = self.of_place.len().div_ceil(PLACE_KEYS).max(1);
             // Not always the same ones of keys that alternate.
-            let first = mixed(self.keys.len() as u64) as usize % step;
+            let first = drawn_at(0, self.keys.len() as u64) as usize % step;
             self.keys.extend(self.of_place.iter().skip(first).step_by(step));
         }
         Ok(Verdict::Continue)

@@ -149,6 +149,8 @@ fn rounded(keys: &[u64], min: u64, shift: u32, sample: &[u64]) -> Option<Vec<u64
 
 #[cfg(test)]
 mod tests {
+    use headrace_io::random::Random;
+
     use super::*;
 
     fn check(mut sample: Vec<u64>, buckets: usize, key_max: u64, probes: &[u64]) -> Splitters {
@@ -176,12 +178,8 @@ mod tests {
     }
 
     fn random(seed: u64) -> impl Iterator<Item = u64> {
-        let mut state = seed;
-        std::iter::repeat_with(move || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed ^ (mixed >> 29)
-        })
+        let mut random = Random(seed);
+        std::iter::repeat_with(move || random.draw())
     }
 
     #[test]

@@ -8,9 +8,28 @@ use headrace_flow::{HostConsumer, HostProducer, Race, RaceError, RaceOptions, Ra
 use headrace_io::ReadAt;
 use headrace_io::write::WriteAt;
 
-use super::SortJob;
+use super::layout::{Order, RecordLayout};
 use super::records::Records;
+use crate::files::temporary_folder;
 use crate::{OocError, Options, Result, Room};
+
+/// The sort to run.
+#[derive(Debug, Clone)]
+pub struct SortJob {
+    /// File of contiguous records.
+    pub input: PathBuf,
+    /// The sorted output file. It may be the input, which is replaced at the end.
+    pub output: PathBuf,
+    /// How the records lie in both.
+    pub layout: RecordLayout,
+    /// The direction. Equal keys keep the order of the input.
+    pub order: Order,
+    /// Folder of temporary files, if memory is too small; `None`: beside the output.
+    pub temporary_folder: Option<PathBuf>,
+    /// Their limit in bytes; `None`: the free space. They take as much as the input, and more only if buckets must be
+    /// partitioned again: keys that the sample missed, or memory of a few MB.
+    pub temporary_limit_bytes: Option<u64>,
+}
 
 /// One call and its progress.
 #[derive(Debug)]
@@ -60,9 +79,7 @@ impl Work<'_> {
 
     /// The folder of temporary files.
     pub fn temporary_folder(&self) -> PathBuf {
-        let beside = || self.job.output.parent().map(PathBuf::from).unwrap_or_default();
-        let folder = self.job.temporary_folder.clone().unwrap_or_else(beside);
-        if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder }
+        temporary_folder(self.job.temporary_folder.as_deref(), &self.job.output)
     }
 
     /// A temporary file of this many bytes.

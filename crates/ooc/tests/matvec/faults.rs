@@ -9,7 +9,7 @@ use arrow_array::{
 use arrow_schema::{Field, Schema};
 use headrace_flow::{AccessPath, HostMemory};
 use headrace_format::arrow::{ArrowWriter, WriterOptions};
-use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
+use headrace_io::write::{FaultySink, SinkFile, WriteAt};
 use headrace_io::{FaultPlan, FaultyFile, ReadAt, SourceFile};
 use headrace_ooc::generate::{self, MatrixJob, MatrixKind};
 use headrace_ooc::matvec::{MatrixFile, MatvecJob, Product, RawMatrix, multiply};
@@ -26,7 +26,7 @@ struct Faulty {
     read: FaultPlan,
     /// Of the vectors.
     read_vector: FaultPlan,
-    write: WriteFaultPlan,
+    write: FaultPlan,
 }
 
 impl Files for Faulty {
@@ -49,19 +49,16 @@ fn faults_give_the_right_result_or_an_error_and_nothing_else() {
     case.run(&cores(2));
     let wanted = case.results();
     let harmless =
-        FaultPlan { short_reads_permille: 300, interrupted_permille: 300, ..FaultPlan::default() };
+        FaultPlan { short_permille: 300, interrupted_permille: 300, ..FaultPlan::default() };
     let refused = FaultPlan { direct_refused: true, ..FaultPlan::default() };
     let late = FaultPlan { latency: std::time::Duration::from_micros(200), ..FaultPlan::default() };
-    let slow_write = WriteFaultPlan {
-        short_writes_permille: 500,
-        interrupted_permille: 500,
-        ..WriteFaultPlan::default()
-    };
+    let slow_write =
+        FaultPlan { short_permille: 500, interrupted_permille: 500, ..FaultPlan::default() };
     let broken = |at| FaultPlan { io_error_at: Some(at), ..FaultPlan::default() };
     let cut = |at| FaultPlan { truncated_at: Some(at), ..FaultPlan::default() };
     let changed = FaultPlan { changed: true, ..FaultPlan::default() };
-    let full = |at| WriteFaultPlan { full_at: Some(at), ..WriteFaultPlan::default() };
-    let lost = WriteFaultPlan { commit_fails: true, ..WriteFaultPlan::default() };
+    let full = |at| FaultPlan { full_at: Some(at), ..FaultPlan::default() };
+    let lost = FaultPlan { commit_fails: true, ..FaultPlan::default() };
     let matrix_of = |read| Faulty { read, ..Faulty::default() };
     let vector_of = |read_vector| Faulty { read_vector, ..Faulty::default() };
     let written = |write| Faulty { write, ..Faulty::default() };

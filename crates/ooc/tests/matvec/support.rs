@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use headrace_flow::HostMemory;
 use headrace_format::arrow::{ArrowWriter, WriterOptions};
+use headrace_io::random::Random;
 use headrace_ooc::matvec::{
     MatrixFile, MatvecJob, MatvecReport, Product, RawMatrix, RawVectors, VectorFile, multiply,
 };
@@ -34,13 +35,8 @@ pub enum Layout {
 
 /// Numbers between -1 and 1, and the same for the same seed.
 pub fn random(seed: u64, count: usize, number: NumberType) -> Vec<f64> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) as i64 as f64 / 2f64.powi(63)
-    };
+    let mut random = Random(seed);
+    let mut next = || random.draw() as i64 as f64 / 2f64.powi(63);
     (0..count).map(|_| stored(next(), number)).collect()
 }
 

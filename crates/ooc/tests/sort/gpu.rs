@@ -1,7 +1,7 @@
 //! The same on a GPU.
 
 use headrace_io::FaultPlan;
-use headrace_io::write::WriteFaultPlan;
+
 use headrace_ooc::sort::Order;
 use headrace_ooc::{NumberType, Options, Processor};
 
@@ -83,7 +83,7 @@ fn gpu_sorts_what_does_not_fit_it() {
 #[ignore = "needs a GPU"]
 fn gpu_faults_and_cancellation_leave_nothing() {
     let lost = || FaultPlan { io_error_at: Some(3_000_000), ..FaultPlan::default() };
-    let broken = || WriteFaultPlan { io_error_at: Some(3_000_000), ..WriteFaultPlan::default() };
+    let broken = || FaultPlan { io_error_at: Some(3_000_000), ..FaultPlan::default() };
     let none = FaultyFiles::default;
     for device_bytes in [1 << 30, 40 << 20] {
         let options = on_gpu(device_bytes);

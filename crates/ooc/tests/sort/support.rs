@@ -5,26 +5,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use headrace_io::write::{FaultySink, SinkFile, WriteAt, WriteFaultPlan};
+pub use headrace_io::random::Random;
+use headrace_io::write::{FaultySink, SinkFile, WriteAt};
 use headrace_io::{FaultPlan, FaultyFile, ReadAt, ReadMode, SourceFile};
 use headrace_ooc::sort::{Order, RecordLayout, SortJob};
 use headrace_ooc::{Files, NumberType, Options, Processor, Result};
-
-/// Numbers that look like chance.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
 
 /// How keys follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +44,7 @@ impl Shape {
 
     fn key(self, at: usize, count: usize, random: &mut Random) -> u64 {
         match self {
-            Shape::Random => random.next(),
+            Shape::Random => random.draw(),
             Shape::AllEqual => 77,
             Shape::TwoValues => 5 + random.below(2),
             Shape::Sorted => at as u64 * 3,
@@ -73,7 +58,7 @@ impl Shape {
                 let all = [0, 1, u64::MAX, 1 << 63, (1 << 63) - 1, 1 << 31, (1 << 31) - 1, 1 << 32];
                 all[random.below(all.len() as u64) as usize]
             }
-            Shape::Sparse => random.next() & 0x8000_0040_8000_0011,
+            Shape::Sparse => random.draw() & 0x8000_0040_8000_0011,
             Shape::Lonely => u64::from(at == count / 2) * 1000 + 9,
         }
     }
@@ -105,7 +90,7 @@ pub fn records(layout: RecordLayout, shape: Shape, count: usize, random: &mut Ra
     let mut bytes = vec![0; layout.record_bytes * count];
     for (at, record) in bytes.chunks_exact_mut(layout.record_bytes).enumerate() {
         for part in record.chunks_mut(8) {
-            part.copy_from_slice(&random.next().to_le_bytes()[..part.len()]);
+            part.copy_from_slice(&random.draw().to_le_bytes()[..part.len()]);
         }
         let key = shape.key(at, count, random);
         let into = &mut record[layout.key_offset..][..layout.key.bytes()];
@@ -198,8 +183,8 @@ pub fn is_clean(folder: &Path, names: &[&str]) -> bool {
 #[derive(Debug, Clone, Default)]
 pub struct FaultyFiles {
     pub input: FaultPlan,
-    pub output: WriteFaultPlan,
-    pub unnamed: WriteFaultPlan,
+    pub output: FaultPlan,
+    pub unnamed: FaultPlan,
     pub read_back: FaultPlan,
 }
 

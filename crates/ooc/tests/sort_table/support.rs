@@ -21,25 +21,10 @@ use arrow_ipc::reader::FileReader;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use headrace_format::arrow::ArrowTable;
+pub use headrace_io::random::Random;
 use headrace_ir::OrderKey;
 use headrace_ooc::sort::Order;
 use headrace_ooc::sort::table::{SortKey, TableSortJob};
-
-/// Numbers that look like chance.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
 
 /// A value, as it lies: floats by their bits.
 #[derive(Debug, Clone, PartialEq)]
@@ -134,7 +119,7 @@ impl Kind {
 
     fn value(self, spread: u64, random: &mut Random) -> Value {
         let integer = match spread {
-            0 => random.next() as i64,
+            0 => random.draw() as i64,
             spread => random.below(spread) as i64 - spread as i64 / 2,
         };
         let text = |random: &mut Random| {

@@ -148,3 +148,11 @@ pub struct ColumnFact {
     /// The reason.
     pub why_not: String,
 }
+
+/// Human-readable bytes.
+pub(super) fn gb(bytes: u64) -> String {
+    match bytes {
+        0..100_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.2} GB", bytes as f64 / 1e9),
+    }
+}

@@ -14,6 +14,7 @@ mod look;
 use std::fmt::Write;
 use std::sync::atomic::AtomicBool;
 
+use facts::gb;
 pub use facts::{ColumnFact, Facts, SettingFact, TableFacts};
 
 use crate::dsn;
@@ -54,12 +55,4 @@ pub fn render(report: &Report) -> String {
         );
     }
     text + "\n" + &headrace_doctor::render_judged(report)
-}
-
-/// Human-readable bytes.
-fn gb(bytes: u64) -> String {
-    match bytes {
-        0..100_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.2} GB", bytes as f64 / 1e9),
-    }
 }

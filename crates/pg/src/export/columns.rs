@@ -218,6 +218,12 @@ fn declared_digits(modifier: i32) -> Option<(u8, i8)> {
     Some((digits, i8::try_from(scale.max(0)).ok()?))
 }
 
+/// The statement that returns rows of those columns.
+pub(super) fn select(columns: &[Column], from: &str) -> String {
+    let selected: Vec<String> = columns.iter().map(Column::selected).collect();
+    format!("select {} from {from}", selected.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

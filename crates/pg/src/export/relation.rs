@@ -7,14 +7,24 @@
 
 use tokio_postgres::Row;
 
-use super::columns::Column;
-use super::source::{Part, select};
+use super::columns::{Column, select};
 
 /// Stored bytes of a part, including TOASTed values.
 const PART_BYTES: u64 = 16 << 20;
 
 /// The first version with TID range scans.
 const TID_RANGE_SCANS: i32 = 140_000;
+
+/// The rows of one statement.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The query.
+    pub sql: String,
+    /// For messages.
+    pub place: String,
+    /// Server bytes; 0 if unknown.
+    pub bytes: u64,
+}
 
 /// A table that has rows, or might have them: a leaf of the exported table.
 pub(super) struct Relation {

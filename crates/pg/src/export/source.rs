@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicBool;
 
 use tokio_postgres::Row;
 
-use super::columns::{Column, NumericAs, quoted};
-use super::relation::{self, Relation};
+use super::columns::{Column, NumericAs, quoted, select};
+use super::relation::{self, Part, Relation};
 use crate::error::{PgError, Result};
 use crate::session::Session;
 
@@ -16,17 +16,6 @@ const DICTIONARY_VALUES_MAX: f32 = 10_000.0;
 const NOT_NULL: &str = "select attname::text from pg_catalog.pg_attribute
     where attrelid = $1 and attnotnull and attnum > 0 and not exists (select from pg_catalog.pg_constraint
         where conrelid = $1 and contype = 'n' and not convalidated and attnum = any (conkey))";
-
-/// The rows of one statement.
-#[derive(Debug)]
-pub(super) struct Part {
-    /// The query.
-    pub sql: String,
-    /// For messages.
-    pub place: String,
-    /// Server bytes; 0 if unknown.
-    pub bytes: u64,
-}
 
 /// All of it.
 #[derive(Debug)]
@@ -167,11 +156,6 @@ impl Source {
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
     }
-}
-
-pub(super) fn select(columns: &[Column], from: &str) -> String {
-    let selected: Vec<String> = columns.iter().map(Column::selected).collect();
-    format!("select {} from {from}", selected.join(", "))
 }
 
 fn columns(described: &tokio_postgres::Statement, numeric: NumericAs) -> Vec<Column> {

@@ -121,11 +121,7 @@ impl Seen {
         let (mut oid, mut typmod, mut collation) = (Oid::INVALID, -1, Oid::INVALID);
         let (to_oid, to_typmod) = (&raw mut oid, &raw mut typmod);
         pg_sys::get_atttypetypmodcoll(
-            table,
-            column.attribute,
-            to_oid,
-            to_typmod,
-            &raw mut collation,
+            table, column.attribute, to_oid, to_typmod, &raw mut collation,
         );
         let (oid, typmod) = stored(oid, typmod);
         if oid != pg_sys::NUMERICOID {

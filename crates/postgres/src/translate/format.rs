@@ -98,24 +98,9 @@ mod tests {
             assert_eq!(name(pattern), Some(part), "{pattern}");
         }
         for pattern in [
-            "",
-            "-",
-            "MM",
-            "YYYY-DD",
-            "YYY",
-            "YYYYY",
-            "YYYY-DDD",
-            "YYYY-MM-DDTH",
-            "FMYYYY",
-            "YYYY-Mon",
-            "YYYY-MM-DD HH:MI",
-            "YYYY-MM-DD\"T\"HH24",
-            "YYYY-MM-DD HH24:MI:SSSS",
-            "YYYY-MM-DD HH24:MI:SS.MS",
-            "YYYY-MM 1",
-            "YYYY-Q",
-            "IYYY-IW",
-            "YYYY-MM-DD é",
+            "", "-", "MM", "YYYY-DD", "YYY", "YYYYY", "YYYY-DDD", "YYYY-MM-DDTH", "FMYYYY",
+            "YYYY-Mon", "YYYY-MM-DD HH:MI", "YYYY-MM-DD\"T\"HH24", "YYYY-MM-DD HH24:MI:SSSS",
+            "YYYY-MM-DD HH24:MI:SS.MS", "YYYY-MM 1", "YYYY-Q", "IYYY-IW", "YYYY-MM-DD é",
         ] {
             assert_eq!(name(pattern), None, "{pattern}");
         }

@@ -41,13 +41,7 @@ unsafe fn of(zone: *mut pg_sys::pg_tz) -> Result<TimeZone, WhyNot> {
         let (mut is_before, mut is_after): (c_int, c_int) = (0, 0);
         let mut boundary = 0;
         let found = pg_sys::pg_next_dst_boundary(
-            &second,
-            &mut before,
-            &mut is_before,
-            &mut boundary,
-            &mut after,
-            &mut is_after,
-            zone,
+            &second, &mut before, &mut is_before, &mut boundary, &mut after, &mut is_after, zone,
         );
         let before = i32::try_from(before).map_err(|_| refused())?;
         let known = *first_offset.get_or_insert(before);

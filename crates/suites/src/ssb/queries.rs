@@ -11,40 +11,37 @@ use crate::Query;
 
 /// The benchmark's queries in order.
 pub static QUERIES: [Query; 13] = [
-    Query {
-        id: "1.1",
-        sql: "select sum(lo_extendedprice * lo_discount) as revenue
+    Query::new(
+        "1.1",
+        "select sum(lo_extendedprice * lo_discount) as revenue
 from lineorder, date
 where lo_orderdate = d_datekey
   and d_year = 1993
   and lo_discount between 1 and 3
   and lo_quantity < 25",
-        limit: None,
-    },
-    Query {
-        id: "1.2",
-        sql: "select sum(lo_extendedprice * lo_discount) as revenue
+    ),
+    Query::new(
+        "1.2",
+        "select sum(lo_extendedprice * lo_discount) as revenue
 from lineorder, date
 where lo_orderdate = d_datekey
   and d_yearmonthnum = 199401
   and lo_discount between 4 and 6
   and lo_quantity between 26 and 35",
-        limit: None,
-    },
-    Query {
-        id: "1.3",
-        sql: "select sum(lo_extendedprice * lo_discount) as revenue
+    ),
+    Query::new(
+        "1.3",
+        "select sum(lo_extendedprice * lo_discount) as revenue
 from lineorder, date
 where lo_orderdate = d_datekey
   and d_weeknuminyear = 6
   and d_year = 1994
   and lo_discount between 5 and 7
   and lo_quantity between 36 and 40",
-        limit: None,
-    },
-    Query {
-        id: "2.1",
-        sql: "select sum(lo_revenue), d_year, p_brand1
+    ),
+    Query::new(
+        "2.1",
+        "select sum(lo_revenue), d_year, p_brand1
 from lineorder, date, part, supplier
 where lo_orderdate = d_datekey
   and lo_partkey = p_partkey
@@ -53,11 +50,10 @@ where lo_orderdate = d_datekey
   and s_region = 'AMERICA'
 group by d_year, p_brand1
 order by d_year, p_brand1",
-        limit: None,
-    },
-    Query {
-        id: "2.2",
-        sql: "select sum(lo_revenue), d_year, p_brand1
+    ),
+    Query::new(
+        "2.2",
+        "select sum(lo_revenue), d_year, p_brand1
 from lineorder, date, part, supplier
 where lo_orderdate = d_datekey
   and lo_partkey = p_partkey
@@ -66,11 +62,10 @@ where lo_orderdate = d_datekey
   and s_region = 'ASIA'
 group by d_year, p_brand1
 order by d_year, p_brand1",
-        limit: None,
-    },
-    Query {
-        id: "2.3",
-        sql: "select sum(lo_revenue), d_year, p_brand1
+    ),
+    Query::new(
+        "2.3",
+        "select sum(lo_revenue), d_year, p_brand1
 from lineorder, date, part, supplier
 where lo_orderdate = d_datekey
   and lo_partkey = p_partkey
@@ -79,11 +74,10 @@ where lo_orderdate = d_datekey
   and s_region = 'EUROPE'
 group by d_year, p_brand1
 order by d_year, p_brand1",
-        limit: None,
-    },
-    Query {
-        id: "3.1",
-        sql: "select c_nation, s_nation, d_year, sum(lo_revenue) as revenue
+    ),
+    Query::new(
+        "3.1",
+        "select c_nation, s_nation, d_year, sum(lo_revenue) as revenue
 from customer, lineorder, supplier, date
 where lo_custkey = c_custkey
   and lo_suppkey = s_suppkey
@@ -93,11 +87,10 @@ where lo_custkey = c_custkey
   and d_year >= 1992 and d_year <= 1997
 group by c_nation, s_nation, d_year
 order by d_year asc, revenue desc",
-        limit: None,
-    },
-    Query {
-        id: "3.2",
-        sql: "select c_city, s_city, d_year, sum(lo_revenue) as revenue
+    ),
+    Query::new(
+        "3.2",
+        "select c_city, s_city, d_year, sum(lo_revenue) as revenue
 from customer, lineorder, supplier, date
 where lo_custkey = c_custkey
   and lo_suppkey = s_suppkey
@@ -107,11 +100,10 @@ where lo_custkey = c_custkey
   and d_year >= 1992 and d_year <= 1997
 group by c_city, s_city, d_year
 order by d_year asc, revenue desc",
-        limit: None,
-    },
-    Query {
-        id: "3.3",
-        sql: "select c_city, s_city, d_year, sum(lo_revenue) as revenue
+    ),
+    Query::new(
+        "3.3",
+        "select c_city, s_city, d_year, sum(lo_revenue) as revenue
 from customer, lineorder, supplier, date
 where lo_custkey = c_custkey
   and lo_suppkey = s_suppkey
@@ -121,11 +113,10 @@ where lo_custkey = c_custkey
   and d_year >= 1992 and d_year <= 1997
 group by c_city, s_city, d_year
 order by d_year asc, revenue desc",
-        limit: None,
-    },
-    Query {
-        id: "3.4",
-        sql: "select c_city, s_city, d_year, sum(lo_revenue) as revenue
+    ),
+    Query::new(
+        "3.4",
+        "select c_city, s_city, d_year, sum(lo_revenue) as revenue
 from customer, lineorder, supplier, date
 where lo_custkey = c_custkey
   and lo_suppkey = s_suppkey
@@ -135,11 +126,10 @@ where lo_custkey = c_custkey
   and d_yearmonth = 'Dec1997'
 group by c_city, s_city, d_year
 order by d_year asc, revenue desc",
-        limit: None,
-    },
-    Query {
-        id: "4.1",
-        sql: "select d_year, c_nation, sum(lo_revenue - lo_supplycost) as profit
+    ),
+    Query::new(
+        "4.1",
+        "select d_year, c_nation, sum(lo_revenue - lo_supplycost) as profit
 from date, customer, supplier, part, lineorder
 where lo_custkey = c_custkey
   and lo_suppkey = s_suppkey
@@ -150,11 +140,10 @@ where lo_custkey = c_custkey
   and (p_mfgr = 'MFGR#1' or p_mfgr = 'MFGR#2')
 group by d_year, c_nation
 order by d_year, c_nation",
-        limit: None,
-    },
-    Query {
-        id: "4.2",
-        sql: "select d_year, s_nation, p_category, sum(lo_revenue - lo_supplycost) as profit
+    ),
+    Query::new(
+        "4.2",
+        "select d_year, s_nation, p_category, sum(lo_revenue - lo_supplycost) as profit
 from date, customer, supplier, part, lineorder
 where lo_custkey = c_custkey
   and lo_suppkey = s_suppkey
@@ -166,11 +155,10 @@ where lo_custkey = c_custkey
   and (p_mfgr = 'MFGR#1' or p_mfgr = 'MFGR#2')
 group by d_year, s_nation, p_category
 order by d_year, s_nation, p_category",
-        limit: None,
-    },
-    Query {
-        id: "4.3",
-        sql: "select d_year, s_city, p_brand1, sum(lo_revenue - lo_supplycost) as profit
+    ),
+    Query::new(
+        "4.3",
+        "select d_year, s_city, p_brand1, sum(lo_revenue - lo_supplycost) as profit
 from date, customer, supplier, part, lineorder
 where lo_custkey = c_custkey
   and lo_suppkey = s_suppkey
@@ -182,8 +170,7 @@ where lo_custkey = c_custkey
   and p_category = 'MFGR#14'
 group by d_year, s_city, p_brand1
 order by d_year, s_city, p_brand1",
-        limit: None,
-    },
+    ),
 ];
 
 /// The specification's filter factors, in the order of [`QUERIES`]: the share of lineorder's rows that a
@@ -207,15 +194,11 @@ pub const FILTER_FACTORS: [f64; 13] = [
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-    use sqlparser::{
-        ast::{SetExpr, Statement, TableFactor},
-        dialect::{DuckDbDialect, GenericDialect, PostgreSqlDialect},
-        parser::Parser,
-    };
+    use sqlparser::ast::{SetExpr, Statement, TableFactor};
 
     use super::*;
     use crate::ssb::Table;
+    use crate::suite::tests::statement;
 
     /// Names of the tables in the outermost FROM.
     fn tables_of(statement: &Statement) -> Vec<String> {
@@ -234,18 +217,10 @@ mod tests {
     #[test]
     fn every_query_parses_and_names_only_our_tables() {
         for query in &QUERIES {
-            let parsed = [
-                Parser::parse_sql(&GenericDialect {}, query.sql).unwrap(),
-                Parser::parse_sql(&PostgreSqlDialect {}, query.sql).unwrap(),
-                Parser::parse_sql(&DuckDbDialect {}, query.sql).unwrap(),
-            ];
-            for statements in parsed {
-                assert_eq!(statements.len(), 1);
-                let tables = tables_of(&statements[0]);
-                assert!(tables.contains(&"lineorder".into()) && tables.contains(&"date".into()));
-                for table in tables {
-                    assert!(Table::ALL.iter().any(|known| known.name() == table), "{table}");
-                }
+            let tables = tables_of(&statement(query));
+            assert!(tables.contains(&"lineorder".into()) && tables.contains(&"date".into()));
+            for table in tables {
+                assert!(Table::ALL.iter().any(|known| known.name() == table), "{table}");
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use tpcdsgen::config::{Session, SessionBuilder, Table as Name};
 use tpcdsgen_arrow::{
     CallCenterArrow, CatalogPageArrow, CatalogReturnsArrow, CatalogSalesArrow,
@@ -13,7 +13,7 @@ use tpcdsgen_arrow::{
     WarehouseArrow, WebPageArrow, WebReturnsArrow, WebSalesArrow, WebSiteArrow,
 };
 
-use crate::{SuiteError, suite::check_scale, write::TableGenerator};
+use crate::{SuiteError, columns, suite::check_scale, write::TableGenerator};
 
 /// Rows of a piece.
 const ROWS_PER_PIECE: u64 = 1 << 15;
@@ -131,15 +131,6 @@ fn stored(schema: &Schema) -> SchemaRef {
 }
 
 impl Table {
-    /// The columns of a piece in their stored types.
-    fn stored_piece(&self, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-        let columns = rows.columns().iter().zip(self.schema.fields());
-        let columns = columns
-            .map(|(column, field)| arrow_cast::cast(column, field.data_type()))
-            .collect::<Result<_, _>>()?;
-        RecordBatch::try_new(Arc::clone(&self.schema), columns)
-    }
-
     fn units_per_piece(&self) -> u64 {
         match lines_of_ten_orders(self.source.name) {
             Some(_) => ORDERS_PER_PIECE,
@@ -170,7 +161,9 @@ impl TableGenerator for Table {
         let before = number * self.units_per_piece();
         let last = self.units.min(before + self.units_per_piece());
         match (self.source.make)(self.session.clone(), before + 1, last).next() {
-            Some(rows) => rows.and_then(|rows| self.stored_piece(&rows)).map_err(failed),
+            Some(rows) => {
+                rows.and_then(|rows| columns::stored(&rows, &self.schema)).map_err(failed)
+            }
             // Of a few orders nothing may be returned.
             None => Ok(RecordBatch::new_empty(self.schema())),
         }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use tpchgen::generators::{
     CustomerGenerator, LineItemGenerator, NationGenerator, OrderGenerator, PartGenerator,
     PartSuppGenerator, RegionGenerator, SupplierGenerator,
@@ -14,7 +14,9 @@ use tpchgen_arrow::{
     SupplierArrow,
 };
 
-use crate::{Suite, SuiteError, line_count::RowIndex, suite::check_scale, write::TableGenerator};
+use crate::{
+    Suite, SuiteError, columns, line_count::RowIndex, suite::check_scale, write::TableGenerator,
+};
 
 /// Rows of a piece; a piece of lineitem, whose rows are found by their orders, and of partsupp,
 /// whose rows are found by their parts, has that many orders or parts.
@@ -22,18 +24,8 @@ const UNITS_PER_PIECE: u64 = 1 << 15;
 
 /// Columns of at most 100 different texts.
 const CODED: &[&str] = &[
-    "r_name",
-    "n_name",
-    "p_mfgr",
-    "p_brand",
-    "p_container",
-    "c_mktsegment",
-    "o_orderstatus",
-    "o_orderpriority",
-    "l_returnflag",
-    "l_linestatus",
-    "l_shipinstruct",
-    "l_shipmode",
+    "r_name", "n_name", "p_mfgr", "p_brand", "p_container", "c_mktsegment", "o_orderstatus",
+    "o_orderpriority", "l_returnflag", "l_linestatus", "l_shipinstruct", "l_shipmode",
 ];
 /// The column of 150 different texts.
 const CODED_WIDE: &str = "p_type";
@@ -111,17 +103,6 @@ fn stored(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
 }
 
-impl Table {
-    /// The columns of a piece in their stored types.
-    fn stored_piece(&self, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-        let columns = rows.columns().iter().zip(self.schema.fields());
-        let columns = columns
-            .map(|(column, field)| arrow_cast::cast(column, field.data_type()))
-            .collect::<Result<_, _>>()?;
-        RecordBatch::try_new(Arc::clone(&self.schema), columns)
-    }
-}
-
 impl TableGenerator for Table {
     fn name(&self) -> &'static str {
         self.name
@@ -163,6 +144,6 @@ impl TableGenerator for Table {
             Some(rows) => rows.map_err(failed)?,
             None => RecordBatch::new_empty(Arc::clone(&self.schema)),
         };
-        self.stored_piece(&rows).map_err(failed)
+        columns::stored(&rows, &self.schema).map_err(failed)
     }
 }

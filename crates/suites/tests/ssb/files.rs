@@ -58,11 +58,7 @@ fn bytes_do_not_depend_on_the_number_of_threads() {
     let reference = contents(reference.path());
     let names: Vec<_> = reference.keys().map(|path| path.to_str().unwrap()).collect();
     let expected = [
-        "customer.arrow",
-        "date.arrow",
-        "lineorder.arrow",
-        "part.arrow",
-        "ssb.json",
+        "customer.arrow", "date.arrow", "lineorder.arrow", "part.arrow", "ssb.json",
         "supplier.arrow",
     ];
     assert_eq!(names, expected);

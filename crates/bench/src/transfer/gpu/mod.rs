@@ -18,11 +18,10 @@ use headrace_flow::{
     pageable_slots,
 };
 use headrace_gpu::{Device, DeviceBuffer, DevicePool, GpuError, Stream};
-use headrace_io::system::{PciAddress, StorageHome, SysRoot, nearest_gpu};
+use headrace_io::system::{PciAddress, StorageHome, SysRoot, memory_bytes, nearest_gpu};
 use headrace_io::{AlignedBuffer, EXTENT_ALIGN_BYTES, ReadAt};
 
 pub use kernels::KERNELS;
-pub(crate) use source::WriteJob;
 
 use super::counters::Watched;
 use super::host::{Outcome, broken_off, race_options};
@@ -113,7 +112,8 @@ impl Gpus {
         // Not for the automatic choice: the first pass over a file would pin it, which is slower
         // than the slots, and only a file that is read again and again pays for that.
         if plan.path == PathChoice::Registered {
-            let budget_bytes = (physical_memory_bytes() as f64 * REGISTERED_SHARE) as u64;
+            let budget_bytes =
+                (memory_bytes(&SysRoot::host()).unwrap_or(0) as f64 * REGISTERED_SHARE) as u64;
             let pool = self.registered.get_or_insert_with(|| RegisteredPool::new(budget_bytes));
             options.registered = Some(pool.clone());
         }
@@ -317,11 +317,4 @@ fn forced(plan: &BenchPlan, file: &Path) -> Option<usize> {
     let file = absolute(file);
     let above = plan.gpu_for.iter().filter(|(path, _)| file.starts_with(absolute(path)));
     above.max_by_key(|(path, _)| absolute(path).components().count()).map(|(_, gpu)| *gpu)
-}
-
-fn physical_memory_bytes() -> u64 {
-    // SAFETY: plain queries.
-    let (pages, page_bytes) =
-        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page_bytes).unwrap_or(0))
 }

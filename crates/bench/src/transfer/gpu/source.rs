@@ -1,37 +1,23 @@
 //! Content generated on GPUs, copied back and written: the race backwards.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
 use headrace_flow::{
-    Affinity, BoxError, CancelToken, ChunkSpec, CudaSlots, DeviceLane, DeviceOutput, DeviceProgram,
-    DeviceSlice, DirectEngine, OutputSpec, Race, RaceOptions, SlotChunk, Verdict, WriteAccess,
+    Affinity, BoxError, ChunkSpec, CudaSlots, DeviceLane, DeviceOutput, DeviceProgram, DeviceSlice,
+    DirectEngine, OutputSpec, Race, RaceOptions, SlotChunk, Verdict, WriteAccess,
 };
 use headrace_gpu::{DeviceBuffer, GpuError, Stream};
-use headrace_io::write::WriteAt;
 
 use super::kernels::Kernels;
 use super::{Gpu, Gpus, slot_bytes};
 use crate::transfer::consumer::verdict;
-use crate::transfer::counters::{Counters, Watched};
+use crate::transfer::counters::Counters;
 use crate::transfer::host::race_options;
 use crate::transfer::record::Latency;
 use crate::transfer::stop::StopSignal;
-use crate::transfer::write::Written;
+use crate::transfer::write::{WriteJob, Written};
 use crate::transfer::{BenchError, BenchPlan, PathChoice, Progress, Target};
-
-/// The content to write.
-pub(crate) struct WriteJob<'a> {
-    pub plan: &'a BenchPlan,
-    pub sinks: &'a [Arc<dyn WriteAt>],
-    /// The layout of the sinks: one extent per chunk.
-    pub chunks: &'a [ChunkSpec],
-    pub signal: &'a StopSignal,
-    pub token: &'a CancelToken,
-    pub progress: &'a Progress,
-    pub watch: &'a Watched,
-}
 
 /// Generates each chunk's content in device memory.
 #[derive(Debug)]

@@ -11,6 +11,7 @@
 //! run ends, unless they are to be kept.
 
 mod content;
+mod job;
 mod ring;
 
 use std::fs::File;
@@ -22,33 +23,14 @@ use headrace_flow::{CancelToken, ChunkSpec, RaceError};
 use headrace_io::write::{SinkFile, WriteAt};
 
 use super::counters::{Counted, Watched};
-use super::gpu::{Gpus, WriteJob};
+use super::gpu::Gpus;
 use super::record::{BytesMoved, Latency, StageRecord, Verification, per_ns, share};
 use super::stop::{Early, StopSignal, watched};
 use super::{BenchError, BenchPlan, Operation, Progress, Target, chunks};
+pub(crate) use job::{WriteJob, Written};
 
 /// Name of a kept file in a folder.
 const FILE_NAME: &str = "headrace-bench.bin";
-
-/// The written data before it is synced.
-#[derive(Debug, Default)]
-pub(crate) struct Written {
-    pub bytes: u64,
-    /// Chunks whose writes are done, in that order.
-    pub chunks: Vec<usize>,
-    pub direct_bytes: u64,
-    pub buffered_bytes: u64,
-    pub direct_refused_bytes: u64,
-    pub short_writes: u64,
-    pub latency: Latency,
-    /// Writes per chunks.
-    pub requests: u64,
-    /// Name, busy time and bytes of each stage.
-    pub stages: Vec<(&'static str, u64, u64)>,
-    pub wall_ns: u64,
-    pub engines: Vec<String>,
-    pub reasons: Vec<String>,
-}
 
 /// The result of writing.
 #[derive(Debug)]

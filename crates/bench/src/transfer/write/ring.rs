@@ -11,9 +11,9 @@ use headrace_io::{
     UringOptions, Window,
 };
 
-use super::{Written, content};
+use super::content;
+use super::job::{WriteJob, Written};
 use crate::transfer::counters::Counters;
-use crate::transfer::gpu::WriteJob;
 use crate::transfer::record::Latency;
 use crate::transfer::stop::StopSignal;
 use crate::transfer::{BenchError, BenchPlan, PathChoice, Progress};

@@ -54,22 +54,8 @@ pub fn plain_texts() -> Vec<Case> {
         counted("bytes of texts", lt(call_of(Function::OctetLength), i32s(10))),
     ];
     let patterns = [
-        "text 0_",
-        "%",
-        "",
-        "_______",
-        "%é",
-        "%é%_",
-        "text __é%",
-        "t%t%0%",
-        "%text 31éé",
-        "%%7",
-        "text 07",
-        "_%_%_",
-        "%é_é%",
-        "%1é%é",
-        "te_t 1%",
-        "%xx%",
+        "text 0_", "%", "", "_______", "%é", "%é%_", "text __é%", "t%t%0%", "%text 31éé", "%%7",
+        "text 07", "_%_%_", "%é_é%", "%1é%é", "te_t 1%", "%xx%",
     ];
     cases.extend(parts_of_texts());
     let likes = patterns.iter().map(|pattern| counted("text like", like(reg("f"), pattern)));

@@ -5,6 +5,7 @@ use super::shape::{Call, DIGITS, Kernel, Shape, Sorted, THREADS, all_layouts, to
 use crate::NumberType;
 use crate::emulated::Emulated;
 use crate::sort::{Order, RecordLayout, records};
+use headrace_io::random::mixed;
 
 /// The distribution of keys.
 #[derive(Debug, Clone, Copy)]
@@ -21,12 +22,6 @@ enum Keys {
 
 const KEYS: [Keys; 6] =
     [Keys::Random, Keys::Equal, Keys::OneDigit, Keys::Special, Keys::Rising, Keys::Falling];
-
-fn mixed(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
 
 impl Keys {
     /// The key of a record among `records`.
@@ -148,7 +143,7 @@ impl Sorter<'_> {
         let differs = found.chunks(layout.record_bytes).zip(expected.chunks(layout.record_bytes));
         let differs = differs.enumerate().find(|(_, (found, expected))| found != expected);
         assert!(found.len() == expected.len());
-        assert_eq!(differs, None, "{layout:?}, {order}, {keys:?}, {records} records");
+        assert_eq!(differs, None, "{layout:?}, {order:?}, {keys:?}, {records} records");
     }
 }
 

@@ -218,6 +218,8 @@ mod tests {
     use super::shape::Shape;
     use super::*;
     use crate::sort::{Order, RecordLayout};
+    use headrace_io::random::Random;
+
     use crate::{NumberType, Options, Processor, Room};
 
     #[test]
@@ -271,14 +273,9 @@ mod tests {
             let kernels = Kernels::load(&room, &layout, Order::Ascending).unwrap();
             let stream = room.pool.device().stream().unwrap();
             let mut arrays = Arrays::new(&room, &kernels, records, record_bytes as u64).unwrap();
-            let mut state = 1u64;
-            let words = (0..records as usize * record_bytes / 8).map(|_| {
-                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-                mixed ^ (mixed >> 31)
-            });
-            let words: Vec<u64> = words.collect();
+            let mut random = Random(1);
+            let words = 0..records as usize * record_bytes / 8;
+            let words: Vec<u64> = words.map(|_| random.draw()).collect();
             let input = room.pool.alloc(words.len() * 8).unwrap();
             stream.upload(&input, 0, bytemuck::cast_slice(&words)).unwrap();
             let mut best = [f32::MAX; 2];

@@ -11,6 +11,7 @@
 //! The number decides nearly every comparison.
 
 use std::ops::Range;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -19,13 +20,64 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{DataType, SortOptions};
 
+use super::super::Order;
 use super::columns::{Columns, failed};
-use super::{Order, SortKey};
 use crate::{OocError, Result};
 use headrace_ir::OrderKey;
 
 /// Bytes of a number.
 const PREFIX_BYTES: usize = 8;
+
+/// A sort column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SortKey {
+    /// Its name.
+    pub column: String,
+    /// The direction.
+    pub order: Order,
+    /// Whether NULLs come first; `None`: as in SQL, last in ascending and first in descending order.
+    pub nulls_first: Option<bool>,
+}
+
+impl SortKey {
+    /// Ascending, NULLs last.
+    pub fn ascending(column: impl Into<String>) -> Self {
+        SortKey { column: column.into(), order: Order::Ascending, nulls_first: None }
+    }
+
+    /// Descending, NULLs first.
+    pub fn descending(column: impl Into<String>) -> Self {
+        SortKey { column: column.into(), order: Order::Descending, nulls_first: None }
+    }
+}
+
+/// `NAME`, optionally followed by `:asc` or `:desc`, and `:nulls-first` or `:nulls-last`.
+impl FromStr for SortKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (mut rest, mut order, mut nulls_first) = (text, None, None);
+        while let Some((before, word)) = rest.rsplit_once(':') {
+            match word {
+                "asc" if order.is_none() => order = Some(Order::Ascending),
+                "desc" if order.is_none() => order = Some(Order::Descending),
+                "nulls-first" if order.is_none() && nulls_first.is_none() => {
+                    nulls_first = Some(true)
+                }
+                "nulls-last" if order.is_none() && nulls_first.is_none() => {
+                    nulls_first = Some(false)
+                }
+                // Names may have colons.
+                _ => break,
+            }
+            rest = before;
+        }
+        if rest.is_empty() {
+            return Err(format!("{text:?} names no column; NAME, NAME:desc, NAME:asc:nulls-first"));
+        }
+        Ok(SortKey { column: rest.to_string(), order: order.unwrap_or_default(), nulls_first })
+    }
+}
 
 /// Makes keys of rows.
 #[derive(Debug)]

@@ -50,7 +50,6 @@ mod two_passes;
 mod work;
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -59,69 +58,20 @@ use headrace_io::{MemoryUse, decimal_bytes};
 use headrace_spill::SpillFolder;
 use serde::Serialize;
 
-use super::Order;
+use crate::files::temporary_folder;
 use crate::room::on_threads;
 use crate::{OocError, Options, Processor, Report, Result, Room};
 pub use batches::{BatchSort, BatchSortOptions, BatchSortReport};
 use columns::Columns;
 use keys::KeyMaker;
+pub use keys::SortKey;
 use leaf::Output;
 use sizes::Sizes;
 use source::{Source, Unit};
 use turns::Turns;
 use two_passes::Divided;
+pub use work::Stage;
 use work::Work;
-
-/// A sort column.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SortKey {
-    /// Its name.
-    pub column: String,
-    /// The direction.
-    pub order: Order,
-    /// Whether NULLs come first; `None`: as in SQL, last in ascending and first in descending order.
-    pub nulls_first: Option<bool>,
-}
-
-impl SortKey {
-    /// Ascending, NULLs last.
-    pub fn ascending(column: impl Into<String>) -> Self {
-        SortKey { column: column.into(), order: Order::Ascending, nulls_first: None }
-    }
-
-    /// Descending, NULLs first.
-    pub fn descending(column: impl Into<String>) -> Self {
-        SortKey { column: column.into(), order: Order::Descending, nulls_first: None }
-    }
-}
-
-/// `NAME`, optionally followed by `:asc` or `:desc`, and `:nulls-first` or `:nulls-last`.
-impl FromStr for SortKey {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let (mut rest, mut order, mut nulls_first) = (text, None, None);
-        while let Some((before, word)) = rest.rsplit_once(':') {
-            match word {
-                "asc" if order.is_none() => order = Some(Order::Ascending),
-                "desc" if order.is_none() => order = Some(Order::Descending),
-                "nulls-first" if order.is_none() && nulls_first.is_none() => {
-                    nulls_first = Some(true)
-                }
-                "nulls-last" if order.is_none() && nulls_first.is_none() => {
-                    nulls_first = Some(false)
-                }
-                // Names may have colons.
-                _ => break,
-            }
-            rest = before;
-        }
-        if rest.is_empty() {
-            return Err(format!("{text:?} names no column; NAME, NAME:desc, NAME:asc:nulls-first"));
-        }
-        Ok(SortKey { column: rest.to_string(), order: order.unwrap_or_default(), nulls_first })
-    }
-}
 
 /// The sort to run.
 #[derive(Debug, Clone)]
@@ -154,15 +104,6 @@ pub struct TableSortPlan {
     /// Approximate maximum of temporary files: they are compressed, and exceed the table only if buckets must be
     /// partitioned again (keys that a sample missed, or very little memory).
     pub temporary_bytes: u64,
-}
-
-/// A stage of the work.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Stage {
-    /// Its purpose.
-    pub name: &'static str,
-    /// Its duration.
-    pub wall_ns: u64,
 }
 
 /// The report of a sort.
@@ -292,7 +233,7 @@ pub fn sort_table(job: &TableSortJob, options: &Options) -> Result<TableSortRepo
         }
     }
     if passes == 2 {
-        let folder = temporary_folder(job);
+        let folder = temporary_folder(job.temporary_folder.as_deref(), &job.output);
         let limit_bytes = job.temporary_limit_bytes.unwrap_or(u64::MAX);
         let lever = "raise the limit of temporary files, or that of memory";
         let spills = SpillFolder::new(&folder, limit_bytes, lever);
@@ -318,10 +259,4 @@ pub fn sort_table(job: &TableSortJob, options: &Options) -> Result<TableSortRepo
     };
     let plan = plan.clone();
     Ok(TableSortReport { report, plan, batches: summary.batches, stages: work.stages.into_inner() })
-}
-
-fn temporary_folder(job: &TableSortJob) -> PathBuf {
-    let beside = || job.output.parent().map(PathBuf::from).unwrap_or_default();
-    let folder = job.temporary_folder.clone().unwrap_or_else(beside);
-    if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder }
 }

@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use arrow_array::RecordBatch;
+use headrace_io::random::drawn_at;
 use headrace_io::{MemoryUse, Reservation};
 
 use super::keys::Keys;
 use super::leaf::Leaf;
-use super::source::{Source, mixed};
+use super::source::Source;
 use super::splitters::{Sampled, Splitters};
 use super::work::Work;
 use crate::Result;
@@ -105,7 +106,7 @@ fn sample(pieces: &[Piece], buckets: usize) -> Vec<Sampled> {
     let of_piece = |piece: &Piece| {
         let rows = piece.batch.num_rows();
         let picked = (0..rows).step_by(step);
-        let picked = picked.map(|at| at + mixed(at as u64) as usize % step.min(rows - at));
+        let picked = picked.map(|at| at + drawn_at(0, at as u64) as usize % step.min(rows - at));
         picked.map(|row| (piece.keys.prefixes[row], piece.keys.row(row).into())).collect::<Vec<_>>()
     };
     pieces.iter().flat_map(of_piece).collect()

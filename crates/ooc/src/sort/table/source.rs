@@ -5,6 +5,7 @@ use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
 use headrace_format::arrow::ArrowTable;
 use headrace_io::MemoryUse;
+use headrace_io::random::drawn_at;
 use headrace_spill::{Block, Blocks};
 
 use super::columns::{codes, failed};
@@ -169,7 +170,7 @@ impl<'a> Source<'a> {
         let units = self.units().min(SAMPLED_UNITS);
         let chosen = |n: usize| {
             let part = n * self.units() / units..(n + 1) * self.units() / units;
-            part.start + mixed(n as u64) as usize % part.len()
+            part.start + drawn_at(0, n as u64) as usize % part.len()
         };
         let of_unit = count.div_ceil(units.max(1));
         let bytes_max = work.turns.memory.limit_bytes() / SLACK_SHARE / 2;
@@ -179,7 +180,7 @@ impl<'a> Source<'a> {
             units,
             |n| self.needs_bytes(chosen(n)) + work.sizes.granule_needs_bytes,
             |n, _| {
-                let columns = self.read_keys(work, chosen(n), mixed(n as u64))?;
+                let columns = self.read_keys(work, chosen(n), drawn_at(0, n as u64))?;
                 let rows = columns.first().map_or(0, |column| column.len());
                 let mut step = rows.div_ceil(of_unit).max(1);
                 let arrays = loop {
@@ -223,14 +224,8 @@ fn picked(
     rows: usize,
     step: usize,
 ) -> Result<Vec<ArrayRef>> {
-    let pick = |start: usize| start + mixed(start as u64) as usize % step.min(rows - start);
+    let pick = |start: usize| start + drawn_at(0, start as u64) as usize % step.min(rows - start);
     let picks = UInt32Array::from_iter_values((0..rows).step_by(step).map(|at| pick(at) as u32));
     let take = |column| take(column, &picks, None).map_err(failed("sampling rows"));
     work.maker.resolved(columns.iter().map(|c| take(&**c)).collect::<Result<_>>()?)
-}
-
-/// A deterministic pseudo-random number.
-pub(super) fn mixed(number: u64) -> u64 {
-    let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 16
 }

@@ -4,13 +4,22 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use serde::Serialize;
 
-use super::Stage;
 use super::columns::Columns;
 use super::keys::KeyMaker;
 use super::sizes::Sizes;
 use super::turns::Turns;
 use crate::Result;
+
+/// A stage of the work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Stage {
+    /// Its purpose.
+    pub name: &'static str,
+    /// Its duration.
+    pub wall_ns: u64,
+}
 
 /// One call and its progress.
 #[derive(Debug)]

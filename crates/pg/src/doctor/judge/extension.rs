@@ -2,8 +2,8 @@
 
 use headrace_doctor::{Finding, Known};
 
-use super::super::facts::{Devices, Facts, SettingFact};
-use super::{THROUGH_SERVER, gb};
+use super::super::facts::{Devices, Facts, SettingFact, gb};
+use super::server::THROUGH_SERVER;
 
 /// The major versions for which the extension is built.
 const MAJOR_VERSIONS: std::ops::RangeInclusive<i32> = 15..=18;

@@ -8,12 +8,7 @@ mod tests;
 
 use headrace_doctor::Finding;
 
-use super::facts::Facts;
-use super::gb;
-
-const OWN_PLAN: &str = "its queries run with PostgreSQL's own plan";
-const THROUGH_SERVER: &str =
-    "every block goes through shared buffers, instead of files read by threads";
+use super::facts::{Facts, gb};
 
 /// All findings, in order: the extension exists, is enabled, can read, then table by table.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {

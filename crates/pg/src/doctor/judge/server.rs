@@ -2,8 +2,10 @@
 
 use headrace_doctor::Finding;
 
-use super::super::facts::{Facts, SettingFact};
-use super::{THROUGH_SERVER, gb};
+use super::super::facts::{Facts, SettingFact, gb};
+
+pub(super) const THROUGH_SERVER: &str =
+    "every block goes through shared buffers, instead of files read by threads";
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();

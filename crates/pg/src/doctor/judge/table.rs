@@ -2,8 +2,9 @@
 
 use headrace_doctor::{Finding, Known};
 
-use super::super::facts::{Facts, Planned, SettingFact, TableFacts};
-use super::{OWN_PLAN, gb};
+use super::super::facts::{Facts, Planned, SettingFact, TableFacts, gb};
+
+const OWN_PLAN: &str = "its queries run with PostgreSQL's own plan";
 
 /// From this share on nearly all blocks are read from the table's files.
 const VISIBLE_SHARE: f64 = 0.95;

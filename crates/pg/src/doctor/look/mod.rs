@@ -40,14 +40,8 @@ const LONG_TRANSACTIONS: &str = "(select pg_catalog.format('process %s of %s, op
     where pg_catalog.age(xmin) > 10000000";
 
 const OF_INTEREST: [&str; 8] = [
-    "autovacuum",
-    "data_checksums",
-    "effective_cache_size",
-    "old_snapshot_threshold",
-    "shared_buffers",
-    "track_counts",
-    "wal_level",
-    "block_size",
+    "autovacuum", "data_checksums", "effective_cache_size", "old_snapshot_threshold",
+    "shared_buffers", "track_counts", "wal_level", "block_size",
 ];
 
 /// A connection for questions, until it is cancelled.

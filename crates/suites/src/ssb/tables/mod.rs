@@ -10,11 +10,10 @@ use arrow_schema::{ArrowError, Field, SchemaRef};
 use super::scale::Cardinalities;
 use crate::{SuiteError, write::TableGenerator};
 
-mod customer;
 mod date;
 mod lineorder;
 mod part;
-mod supplier;
+mod parties;
 
 /// A table of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,22 +30,15 @@ pub enum Table {
     Date,
 }
 
-impl Table {
-    /// All tables, dimensions first.
-    pub const ALL: [Self; 5] =
-        [Self::Date, Self::Customer, Self::Supplier, Self::Part, Self::Lineorder];
-
-    /// The table's name in SQL and of its file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lineorder => "lineorder",
-            Self::Customer => "customer",
-            Self::Supplier => "supplier",
-            Self::Part => "part",
-            Self::Date => "date",
-        }
-    }
-}
+// Dimensions first. The names are those in SQL and of files.
+headrace_io::named!(
+    Table,
+    Date => "date",
+    Customer => "customer",
+    Supplier => "supplier",
+    Part => "part",
+    Lineorder => "lineorder",
+);
 
 /// A table by row numbers.
 trait RowGenerator: Send + Sync {
@@ -112,8 +104,8 @@ impl<T: RowGenerator> TableGenerator for Batches<T> {
 /// table, in any order, from any thread.
 pub struct Generator {
     date: date::Dates,
-    customer: customer::Customers,
-    supplier: supplier::Suppliers,
+    customer: parties::Parties,
+    supplier: parties::Parties,
     part: part::Parts,
     lineorder: lineorder::Lineorders,
 }
@@ -128,8 +120,8 @@ impl Generator {
         let sizes = Cardinalities::new(scale)?;
         Ok(Self {
             date: date::Dates::new(),
-            customer: customer::Customers::new(sizes, seed),
-            supplier: supplier::Suppliers::new(sizes, seed),
+            customer: parties::Parties::customers(sizes, seed),
+            supplier: parties::Parties::suppliers(sizes, seed),
             part: part::Parts::new(sizes, seed),
             lineorder: lineorder::Lineorders::new(sizes, seed),
         })
