@@ -46,24 +46,9 @@ impl FileFormat for Csv {
 
     fn options(&self) -> &'static [&'static str] {
         &[
-            "delim",
-            "quote",
-            "escape",
-            "header",
-            "nullstr",
-            "skip",
-            "comment",
-            "null_padding",
-            "ignore_errors",
-            "names",
-            "columns",
-            "types",
-            "all_varchar",
-            "dateformat",
-            "timestampformat",
-            "decimal_separator",
-            "encoding",
-            "compression",
+            "delim", "quote", "escape", "header", "nullstr", "skip", "comment", "null_padding",
+            "ignore_errors", "names", "columns", "types", "all_varchar", "dateformat",
+            "timestampformat", "decimal_separator", "encoding", "compression",
         ]
     }
 
