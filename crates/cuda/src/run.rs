@@ -374,8 +374,8 @@ fn steps_together<'a>(answers: impl Iterator<Item = Option<&'a StepsLeft>>) -> O
 
 /// The answers of all devices as one.
 fn merged(bound: &Bound, answers: Vec<CudaAnswer>) -> Result<CudaAnswer, CudaError> {
-    let mut whole = CudaAnswer::default();
-    whole.steps = steps_together(answers.iter().map(|answer| answer.steps.as_ref()));
+    let steps = steps_together(answers.iter().map(|answer| answer.steps.as_ref()));
+    let mut whole = CudaAnswer { steps, ..CudaAnswer::default() };
     for CudaAnswer { state, stats, .. } in answers {
         match (&mut whole.state, state) {
             (Some(whole), Some(part)) => {
