@@ -2,6 +2,9 @@
 
 mod filling;
 mod launch;
+mod steps_left;
+
+pub use steps_left::StepsLeft;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +22,7 @@ use crate::error::CudaError;
 use crate::fields::Param;
 use crate::kernels::Kernel;
 use crate::layout::SegmentLayout;
-use crate::program::{CudaProgram, DeviceSegment, OutputColumn};
+use crate::program::{DeviceSegment, OutputColumn};
 use crate::progress::{Again, Progress};
 use crate::room::{OUTPUT_ROWS_MAX, RowRoom};
 use crate::rows::{RowOutput, RowTransfer};
@@ -474,53 +477,6 @@ impl CudaExecution {
         }
         let accumulators = state.fetch(&self.stream)?.accumulators();
         Ok(Some(DenseState { accumulators }))
-    }
-}
-
-/// How many rows the steps of a pipeline left, in the order in which they ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StepsLeft {
-    /// Their places in the pipeline.
-    pub places: Vec<usize>,
-    /// The rows that each left; `None` for a step that ran together with a later one, and for a computation
-    /// that comes first.
-    pub rows: Vec<Option<u64>>,
-}
-
-impl StepsLeft {
-    /// What a kernel counted; `rows` of a step by its index in the kernel.
-    pub fn new(program: &CudaProgram, rows: impl Fn(usize) -> u64) -> Self {
-        let bound = &program.bound;
-        let mut left: Vec<Option<u64>> = Vec::with_capacity(bound.steps.len());
-        for (at, step) in bound.steps.iter().enumerate() {
-            let is_counted = program.params.contains(&Param::RowsLeft(at));
-            left.push(match step {
-                // It keeps the rows that come to it.
-                BoundStep::Compute { .. } => left.last().copied().flatten(),
-                _ => is_counted.then(|| rows(at)),
-            });
-        }
-        Self { places: bound.places.clone(), rows: left }
-    }
-}
-
-impl CudaExecution {
-    /// Waits for all launches; what each step left: nothing if no kernel was needed, `None` where kernels
-    /// for several layouts ordered the steps differently.
-    ///
-    /// # Errors
-    /// [`CudaError::Gpu`] when the device fails.
-    pub fn steps_left(&self) -> Result<Option<StepsLeft>, CudaError> {
-        let mut programs = self.kernels().map(|kernel| &kernel.program);
-        let (Some(program), Some(state)) = (programs.next(), &self.state) else {
-            return Ok(Some(StepsLeft::default()));
-        };
-        let places = &program.bound.places;
-        if programs.any(|other| other.bound.places != *places) {
-            return Ok(None);
-        }
-        let left = state.take_rows_left(&self.stream, self.is_fetched)?;
-        Ok(Some(StepsLeft::new(program, |at| left[places[at]])))
     }
 }
 
