@@ -10,7 +10,7 @@
 //! }
 //! ```
 //!
-//! A semi or anti join under a residual condition closes its loop at once: it only asks whether
+//! A semi, anti or mark join under a residual condition closes its loop at once: it only asks whether
 //! any match satisfies the condition.
 
 use headrace_ir::ProbeKind;
@@ -40,7 +40,7 @@ impl Generator<'_> {
         match probe.kind {
             ProbeKind::Inner => self.walk_inner(step, probe, &chain),
             ProbeKind::Left => self.walk_left(step, probe, &chain),
-            kind => self.walk_asking(step, probe, &chain, kind == ProbeKind::Semi),
+            _ => self.walk_asking(step, probe, &chain),
         }
     }
 
@@ -106,13 +106,7 @@ impl Generator<'_> {
     }
 
     /// Whether any match satisfies the residual condition.
-    fn walk_asking(
-        &mut self,
-        step: usize,
-        probe: &BoundProbe,
-        chain: &str,
-        keeps: bool,
-    ) -> Result<()> {
+    fn walk_asking(&mut self, step: usize, probe: &BoundProbe, chain: &str) -> Result<()> {
         let Some(residual) = &probe.residual else {
             return refuse("a loop over matches that decides nothing");
         };
@@ -126,13 +120,19 @@ impl Generator<'_> {
         self.body.line(format!("{answered} |= alive;"));
         self.body.line(format!("EACH_ROW(r) if (alive >> r & 1u) {chain}[r] = hr::EMPTY;"));
         self.body.close();
-        let not = if keeps { "" } else { "~" };
-        self.body.line(format!("alive = {asked} & {not}{answered};"));
-        self.check_pending = true;
         // The payload is gone with the loop.
-        for register in probe.first_register..probe.first_register + probe.payload.len() {
+        let end = probe.first_register + probe.payload.len();
+        for register in probe.first_register..end {
             self.held[register] = Held::NotLoaded;
         }
+        if probe.kind == ProbeKind::Mark {
+            self.body.line(format!("alive = {asked};"));
+            self.held[end] = Held::Bits { name: answered };
+            return Ok(());
+        }
+        let not = if probe.kind == ProbeKind::Semi { "" } else { "~" };
+        self.body.line(format!("alive = {asked} & {not}{answered};"));
+        self.check_pending = true;
         Ok(())
     }
 

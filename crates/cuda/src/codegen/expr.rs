@@ -27,6 +27,7 @@ impl Generator<'_> {
                 Held::Array { valid, .. }
                 | Held::Raw { valid, .. }
                 | Held::Deltas { valid, .. } => valid.is_some(),
+                Held::Bits { .. } => false,
                 Held::NotLoaded | Held::Late { .. } => self.bound.registers[*register].nullable,
             },
             BoundKind::Literal(scalar) => scalar.is_null(),
@@ -127,6 +128,7 @@ impl Generator<'_> {
                 let kind = c_type(self.register_type(register))?;
                 Value { code: format!("hr::based<{kind}>({base}, {name}, r)"), null: null(valid) }
             }
+            Held::Bits { name } => Value::known(format!("bool({name} >> r & 1u)")),
             Held::NotLoaded | Held::Late { .. } => {
                 return refuse(format!(
                     "register {} is not available where it is read",

@@ -25,6 +25,10 @@ impl Generator<'_> {
             return self.walk(step, probe);
         }
         self.leave_if_dead();
+        let mark = (probe.kind == ProbeKind::Mark).then(|| self.names.unique("mark"));
+        if let Some(mark) = &mark {
+            self.body.line(format!("u32 {mark} = 0;"));
+        }
         let judged = probe.residual.as_ref().filter(|_| judges_matches(probe.kind));
         if judged.is_some() {
             self.body.line("u32 matched = 0;");
@@ -55,7 +59,7 @@ impl Generator<'_> {
         if judged.is_some() {
             self.body.line("if (found) matched |= 1u << r;");
         } else {
-            self.apply(probe, null_key);
+            self.apply(probe, null_key, mark.as_deref());
         }
         self.body.close();
         self.hold(probe, &appended);
@@ -64,12 +68,16 @@ impl Generator<'_> {
             own.for_each(|register| self.held[register] = Held::Late { step });
         }
         if let Some(residual) = judged {
-            self.judge(probe, residual, &appended)?;
+            self.judge(probe, residual, &appended, mark.as_deref())?;
         } else {
-            self.check_pending |= probe.kind != ProbeKind::Left;
+            self.check_pending |= !matches!(probe.kind, ProbeKind::Left | ProbeKind::Mark);
             if let Some(residual) = &probe.residual {
                 self.filter(residual)?;
             }
+        }
+        if let Some(name) = mark {
+            let register = probe.first_register + probe.payload.len();
+            self.held[register] = Held::Bits { name };
         }
         self.fold_keys(&appended.iter().map(|a| a.register).collect::<Vec<_>>())
     }
@@ -190,13 +198,14 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// The residual condition of the `matched` rows of a join that keeps or drops a row by
+    /// The residual condition of the `matched` rows of a join that keeps, drops or marks a row by
     /// whether it has a match: one that does not satisfy the condition is none.
     fn judge(
         &mut self,
         probe: &BoundProbe,
         residual: &BoundExpr,
         appended: &[Appended],
+        mark: Option<&str>,
     ) -> Result<()> {
         self.require(residual)?;
         self.body.open("EACH_ROW(r)");
@@ -206,6 +215,8 @@ impl Generator<'_> {
         if probe.kind == ProbeKind::Anti {
             self.body.line(format!("if ({truth}) alive &= ~(1u << r);"));
             self.check_pending = true;
+        } else if let Some(mark) = mark {
+            self.body.line(format!("if ({truth}) {mark} |= 1u << r;"));
         } else {
             for valid in appended.iter().filter_map(|a| a.valid.as_ref()) {
                 self.body.line(format!("if (!{truth}) {valid} &= ~(1u << r);"));
@@ -339,8 +350,11 @@ impl Generator<'_> {
     }
 
     /// What a match or its absence does to the row.
-    fn apply(&mut self, probe: &BoundProbe, null_key: bool) {
+    fn apply(&mut self, probe: &BoundProbe, null_key: bool, mark: Option<&str>) {
         let build = &probe.build;
+        if let Some(mark) = mark {
+            self.body.line(format!("if (found) {mark} |= 1u << r;"));
+        }
         let drop_if = match probe.kind {
             ProbeKind::Inner | ProbeKind::Semi => "!found".to_string(),
             ProbeKind::Anti => "found".to_string(),
@@ -404,5 +418,5 @@ impl Generator<'_> {
 
 /// Whether the residual condition decides what a match is, rather than which rows go on.
 fn judges_matches(kind: ProbeKind) -> bool {
-    matches!(kind, ProbeKind::Left | ProbeKind::Anti)
+    matches!(kind, ProbeKind::Left | ProbeKind::Anti | ProbeKind::Mark)
 }

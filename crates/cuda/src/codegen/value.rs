@@ -11,6 +11,8 @@ pub(super) enum Held {
     Raw { name: String, base: String, valid: Option<String> },
     /// `hr::Deltas name` over the expression `base`.
     Deltas { name: String, base: String, valid: Option<String> },
+    /// Bit r of the word `name` is the truth, which is never NULL.
+    Bits { name: String },
     /// Payload of the probe at this step, of whose keys only the presence has been looked up.
     Late { step: usize },
 }

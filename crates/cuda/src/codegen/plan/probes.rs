@@ -2,7 +2,7 @@
 
 use headrace_ir::ProbeKind;
 use headrace_pipeline::bound::{Bound, BoundExpr, BoundKind, BoundProbe, BoundStep};
-use headrace_pipeline::build::{BuildIndex, BuildTable};
+use headrace_pipeline::build::BuildIndex;
 
 use crate::codegen::refusal::{Result, refuse};
 use crate::room::OUTPUT_ROWS_MAX;
@@ -11,19 +11,6 @@ use crate::tuning::Tuning;
 
 /// Refuses what no kernel does.
 pub(crate) fn check(probe: &BoundProbe) -> Result<()> {
-    let build: &BuildTable = &probe.build;
-    let name = &build.name;
-    match probe.kind {
-        ProbeKind::Inner
-        | ProbeKind::Left
-        | ProbeKind::Semi
-        | ProbeKind::Anti
-        | ProbeKind::NullAwareAnti => {}
-        kind => return refuse(format!("{kind} joins are not on the CUDA processor")),
-    }
-    if probe.residual.is_some() && probe.kind == ProbeKind::NullAwareAnti {
-        return refuse(format!("a {} join of {name} with a residual condition", probe.kind));
-    }
     if probe.null_equal && probe.keys.iter().any(|k: &BoundExpr| k.nullable) {
         return refuse("joins in which NULL equals NULL are not on the CUDA processor");
     }
@@ -32,8 +19,7 @@ pub(crate) fn check(probe: &BoundProbe) -> Result<()> {
 
 /// Whether a probe loops over the matches of a row.
 pub(crate) fn walks(probe: &BoundProbe) -> bool {
-    let asks = matches!(probe.kind, ProbeKind::Semi | ProbeKind::Anti) && probe.residual.is_some();
-    !probe.build.unique && (multiplies(probe) || asks)
+    !probe.build.unique && (multiplies(probe) || probe.residual.is_some())
 }
 
 /// Whether a step does.

@@ -1,5 +1,6 @@
 //! From which step on rows are taken one by one.
 
+use headrace_ir::ProbeKind;
 use headrace_pipeline::bound::{Bound, BoundStep};
 
 use crate::codegen::plan::eager::selectivity;
@@ -22,7 +23,8 @@ pub(crate) fn queue_step(bound: &Bound, tuning: Tuning) -> Option<usize> {
             BoundStep::Filter { .. } => true,
             BoundStep::Compute { .. } => false,
             BoundStep::Probe(probe) => {
-                !walks(probe) && (probe.payload.is_empty() || can_be_read_again(probe))
+                let appends = !probe.payload.is_empty() || probe.kind == ProbeKind::Mark;
+                !walks(probe) && (!appends || can_be_read_again(probe))
             }
         };
         rate *= selectivity(step);

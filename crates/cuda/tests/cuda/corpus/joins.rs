@@ -3,7 +3,7 @@
 use super::*;
 
 pub fn joins() -> Vec<Case> {
-    use ProbeKind::{Anti, Inner, Left, NullAwareAnti, Semi};
+    use ProbeKind::{Anti, Inner, Left, Mark, NullAwareAnti, Semi};
     let year = |nullable| appended(0, DataType::Int32, nullable, "year");
     let brand = appended(1, DataType::Utf8, true, "brand");
     let everything = |nullable| {
@@ -40,7 +40,33 @@ pub fn joins() -> Vec<Case> {
             int(DataType::Int64, 1_000_000_000_000),
         ),
     ];
+    // Rows by whether they have a match, which stands behind so many payload columns.
+    let mark = |payload| appended(payload, DataType::Bool, false, "mark");
+    let marked = |payload| aggregate(vec![("mark", mark(payload))], vec![count(), sum(reg("k"))]);
+    let of_pair = probe(WIDE_KEYS, Mark, pair.clone(), vec![]);
+    let judged = Step::Probe(Probe {
+        kind: Mark,
+        residual: Some(lt(year(false), i32s(1995))),
+        payload: vec![0],
+        ..Probe::semi(DIRECT, vec![reg("b")])
+    });
     vec![
+        one("mark", probe(DIRECT, Mark, vec![reg("b")], vec![]), marked(0)),
+        one("mark hashed", probe(HASHED, Mark, vec![far_key()], vec![]), marked(0)),
+        one("mark of duplicates", probe(DUPLICATES, Mark, vec![reg("b")], vec![]), marked(0)),
+        one("mark with a null key", probe(WITH_NULL_KEY, Mark, vec![reg("b")], vec![]), marked(0)),
+        one("mark by two keys", of_pair, marked(0)),
+        one("mark under a condition", judged.clone(), marked(1)),
+        Case {
+            name: "filter on a mark",
+            steps: vec![
+                Step::Filter(lt(reg("a"), i32s(30))),
+                judged,
+                Step::Filter(Expr::Or(vec![mark(1), lt(reg("a"), i32s(-40))])),
+                probe(DIRECT, Semi, k(), vec![]),
+            ],
+            sink: rows(vec![("k", reg("k")), ("mark", mark(1))]),
+        },
         one("inner direct", probe(DIRECT, Inner, k(), payload()), everything(false)),
         one("left direct", probe(DIRECT, Left, k(), payload()), everything(true)),
         one("inner hashed", probe(HASHED, Inner, vec![far_key()], payload()), everything(false)),
@@ -99,7 +125,7 @@ pub fn joins() -> Vec<Case> {
 /// Probes of the SEVERAL rows of a key, and conditions that decide what a match is.
 pub fn several_matches() -> Vec<Case> {
     use AggregateFunction::{Max, Min};
-    use ProbeKind::{Anti, Inner, Left, Semi};
+    use ProbeKind::{Anti, Inner, Left, Mark, Semi};
     let year = |nullable| appended(0, DataType::Int32, nullable, "year");
     let brand = || appended(1, DataType::Utf8, true, "brand");
     let flag = |nullable| appended(4, DataType::Bool, nullable, "flag");
@@ -139,6 +165,19 @@ pub fn several_matches() -> Vec<Case> {
     let few = || Step::Filter(lt(reg("a"), i32s(-20)));
     let inner = || probe(SEVERAL, Inner, vec![reg("k")], all());
     vec![
+        case(
+            "several marked under a condition",
+            vec![few(), judged(SEVERAL, Mark, "b", false)],
+            aggregate(
+                vec![("mark", appended(5, DataType::Bool, false, "mark")), ("f", reg("f"))],
+                vec![count(), sum(reg("k"))],
+            ),
+        ),
+        case(
+            "several rows and their marks",
+            vec![few(), judged(SEVERAL, Mark, "k", false)],
+            rows(vec![("k", reg("k")), ("mark", appended(5, DataType::Bool, false, "mark"))]),
+        ),
         case("several inner", vec![few(), inner()], everything(false)),
         case("several left", vec![probe(SEVERAL, Left, vec![reg("b")], all())], everything(true)),
         case(
@@ -209,7 +248,7 @@ pub fn several_matches() -> Vec<Case> {
 
 /// Nothing matches; keys of the payload have no bounds but NULL.
 pub fn empty_builds() -> Vec<Case> {
-    use ProbeKind::{Anti, Inner, Left, NullAwareAnti, Semi};
+    use ProbeKind::{Anti, Inner, Left, Mark, NullAwareAnti, Semi};
     let year = || appended(0, DataType::Int32, true, "year");
     let brand = || appended(1, DataType::Utf8, true, "brand");
     let by_payload = || {
@@ -240,5 +279,10 @@ pub fn empty_builds() -> Vec<Case> {
         case("semi of nothing", step(Semi, vec![]), counts()),
         case("anti of nothing", step(Anti, vec![]), counts()),
         case("not in nothing", step(NullAwareAnti, vec![]), counts()),
+        case(
+            "mark of nothing",
+            step(Mark, vec![]),
+            rows(vec![("b", reg("b")), ("mark", appended(0, DataType::Bool, false, "mark"))]),
+        ),
     ]
 }
