@@ -10,7 +10,6 @@ use headrace_runner::RunReport;
 
 use crate::catalog::{HeadraceTable, TextSource};
 use crate::exec::PipelineExec;
-use crate::explain::skipped_note;
 use crate::limits::Limits;
 use crate::scan::HeadraceScanExec;
 
@@ -193,7 +192,7 @@ impl QueryReport {
 
     /// Files that were not read, once for each table.
     fn note_skipped(&mut self, table: &HeadraceTable) {
-        let note = skipped_note(table).filter(|note| !self.notes.contains(note));
+        let note = table.skipped_note().filter(|note| !self.notes.contains(note));
         self.notes.extend(note);
     }
 

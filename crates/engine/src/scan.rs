@@ -33,7 +33,6 @@ use headrace_pipeline::WhyNot;
 
 use crate::catalog::HeadraceTable;
 use crate::error::external;
-use crate::explain::skipped_text;
 use crate::floats::one_nan;
 use crate::planner_memory::{batch_bytes, bytes_at_once, in_pieces};
 
@@ -274,7 +273,7 @@ impl DisplayAs for HeadraceScanExec {
         if let Some(ruled_out) = self.table.ruled_out_text() {
             write!(f, "{separator}{ruled_out}")?;
         }
-        if let Some(skipped) = skipped_text(&self.table) {
+        if let Some(skipped) = self.table.skipped_text() {
             write!(f, "{separator}{skipped}")?;
         }
         if !self.why_not.is_empty() {

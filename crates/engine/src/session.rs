@@ -31,13 +31,13 @@ use headrace_runner::{Given, Runner, RunnerOptions, Settings};
 use crate::apart::Waiting;
 use crate::catalog::remote::traffic;
 use crate::catalog::{
-    Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables, with_opened,
+    Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables, table_notes, with_opened,
 };
 use crate::config::{HeadraceConfig, settings_of, statement_timeout_of};
 use crate::copy::Staging;
 use crate::copy_beside::staged;
 use crate::error::blocking;
-use crate::explain::{as_shown, explained, is_explained, table_notes};
+use crate::explain::{as_shown, explained, is_explained};
 use crate::fixes::cast_names::Named;
 use crate::fixes::deep_expressions::OnLargeStack;
 use crate::fixes::extremes;

@@ -65,13 +65,12 @@ pub use listing::table_name;
 pub(crate) use options::ReadOptions;
 pub(crate) use packing::{Packing, packing_of};
 pub(crate) use partition_names::{NULL_VALUE, partition_name, partition_of};
-pub(crate) use planned::PlannedTable;
 pub(crate) use refusal::refused;
 pub use remote::shown_text;
 // How texts are cut, for those who feed it with broken ones.
 #[doc(hidden)]
 pub use records::{Block, Blocks, Records, Separators};
 pub use table::{HeadraceTable, TableEntry};
-pub use tables::Tables;
 pub(crate) use tables::with_opened;
+pub use tables::{Tables, table_notes};
 pub(crate) use text::TextSource;

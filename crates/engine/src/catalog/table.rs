@@ -23,6 +23,9 @@ use crate::error::external;
 use crate::rule::types::integer_scalar;
 use crate::scan::HeadraceScanExec;
 
+/// Files named in one line.
+const SKIPPED_NAMED_MAX: usize = 8;
+
 /// A table of Arrow files, with statistics.
 pub struct HeadraceTable {
     name: String,
@@ -121,6 +124,28 @@ impl HeadraceTable {
         let read = self.arrow.files().len();
         let all = read + self.ruled_out_files;
         (self.ruled_out_files > 0).then(|| format!("{read} of {all} files by their folders"))
+    }
+
+    /// Files that lie among its own but are not part of it, with the reasons.
+    pub fn skipped_text(&self) -> Option<String> {
+        let skipped = self.arrow.skipped();
+        if skipped.is_empty() {
+            return None;
+        }
+        let named = skipped.iter().take(SKIPPED_NAMED_MAX).map(|file| {
+            let name = file.path.file_name().unwrap_or(file.path.as_os_str());
+            format!("{} ({})", name.to_string_lossy(), file.reason)
+        });
+        let more = skipped.len().saturating_sub(SKIPPED_NAMED_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let files = if skipped.len() == 1 { "file" } else { "files" };
+        let named = named.collect::<Vec<_>>().join(", ");
+        Some(format!("{} {files} skipped: {named}{more}", skipped.len()))
+    }
+
+    /// The same, beside an answer.
+    pub fn skipped_note(&self) -> Option<String> {
+        self.skipped_text().map(|skipped| format!("table {}: {skipped}", self.name))
     }
 
     /// Name in the catalogue.

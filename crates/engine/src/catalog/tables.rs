@@ -16,6 +16,7 @@ use super::formats::format_of;
 use super::listing::{files_of, table_name};
 use super::planned::PlannedTable;
 use super::remote::{is_address, shown_path, shown_text};
+use super::table::TableEntry;
 use super::{Call, FoundTable};
 use crate::error::blocking;
 
@@ -30,6 +31,15 @@ pub(crate) async fn with_opened<F: Future>(
     planning: F,
 ) -> F::Output {
     OPENED.scope(opened, planning).await
+}
+
+/// What was told of a table's files and could be otherwise, or was left out.
+pub fn table_notes(name: &str, table: &Arc<dyn TableProvider>) -> Vec<String> {
+    let entry = table.downcast_ref::<TableEntry>();
+    let skipped = entry.and_then(|entry| entry.0.skipped_note());
+    let told = table.downcast_ref::<PlannedTable>().map(PlannedTable::notes).unwrap_or_default();
+    let told = told.iter().map(|note| format!("table {name}: {note}"));
+    skipped.into_iter().chain(told).collect()
 }
 
 /// Tables named by a path that are kept open.

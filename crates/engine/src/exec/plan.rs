@@ -1,6 +1,5 @@
 //! A pipeline as a node of a physical plan.
 
-use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -12,9 +11,7 @@ use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions,
 };
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
-};
+use datafusion::physical_plan::{ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties};
 use headrace_format::batches::{BatchTable, Ready};
 use headrace_ir::{AggregateOutput, FirstGroups, Program, Sink};
 use headrace_pipeline::WhyNot;
@@ -23,7 +20,6 @@ use parking_lot::Mutex;
 
 use super::output::Output;
 use super::stream::stream;
-use crate::explain;
 use crate::rule::Planned;
 
 /// A pipeline; one output partition.
@@ -169,16 +165,6 @@ impl PipelineExec {
 fn without_rows(child: &Arc<dyn ExecutionPlan>) -> Arc<StreamTable> {
     let table = BatchTable::new(child.name(), &child.schema(), Ready(std::iter::empty()));
     Arc::new(StreamTable::new(child.name(), Arc::new(table)))
-}
-
-impl DisplayAs for PipelineExec {
-    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let separator = if t == DisplayFormatType::TreeRender { "\n" } else { "\n          " };
-        if t != DisplayFormatType::TreeRender {
-            f.write_str("PipelineExec: ")?;
-        }
-        f.write_str(&explain::lines(self).join(separator))
-    }
 }
 
 impl ExecutionPlan for PipelineExec {

@@ -1,25 +1,38 @@
 //! How a pipeline reads in EXPLAIN.
 
 mod document;
+mod shows;
 mod stages;
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
-use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 
+pub use self::document::explained;
 use self::document::with_pipelines;
+pub use self::shows::is_explained;
 use self::stages::{Shown, ShownStage};
-use crate::catalog::{HeadraceTable, PlannedTable, TableEntry, shown_text};
+use crate::catalog::shown_text;
 use crate::exec::PipelineExec;
 use crate::limits::Limits;
 use crate::report::report_lines;
 
+impl DisplayAs for PipelineExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let separator = if t == DisplayFormatType::TreeRender { "\n" } else { "\n          " };
+        if t != DisplayFormatType::TreeRender {
+            f.write_str("PipelineExec: ")?;
+        }
+        f.write_str(&lines(self).join(separator))
+    }
+}
+
 /// The stages in the order in which they run, step by step. The first line stands beside the node's name and shows the source of
 /// the last stage. After a run these are the stages that ran, with the rows after each step.
-pub fn lines(node: &PipelineExec) -> Vec<String> {
+fn lines(node: &PipelineExec) -> Vec<String> {
     let report = node.report();
     let shown = Shown::new(node, report.as_ref());
     let mut stages = shown.stages();
@@ -40,13 +53,6 @@ pub fn lines(node: &PipelineExec) -> Vec<String> {
     lines
 }
 
-pub use self::document::explained;
-
-/// Whether the rows of a plan are a plan.
-pub fn is_explained(plan: &dyn ExecutionPlan) -> bool {
-    matches!(plan.name(), "ExplainExec" | "AnalyzeExec")
-}
-
 /// The texts of a plan as they are shown: what follows the names of addresses may be a signature. `ran`: what
 /// ran below EXPLAIN ANALYZE.
 pub fn as_shown(texts: RecordBatch, ran: &dyn ExecutionPlan) -> Result<RecordBatch> {
@@ -64,40 +70,4 @@ pub fn as_shown(texts: RecordBatch, ran: &dyn ExecutionPlan) -> Result<RecordBat
     };
     let columns = texts.columns().iter().map(column).collect::<Result<_>>()?;
     Ok(RecordBatch::try_new(texts.schema(), columns)?)
-}
-
-/// Files named in one line.
-const SKIPPED_NAMED_MAX: usize = 8;
-
-/// Files that lie among a table's but are not part of it, with the reasons.
-pub fn skipped_text(table: &HeadraceTable) -> Option<String> {
-    let skipped = table.arrow().skipped();
-    if skipped.is_empty() {
-        return None;
-    }
-    let named = skipped.iter().take(SKIPPED_NAMED_MAX).map(|file| {
-        let name = file.path.file_name().unwrap_or(file.path.as_os_str());
-        format!("{} ({})", name.to_string_lossy(), file.reason)
-    });
-    let more = skipped.len().saturating_sub(SKIPPED_NAMED_MAX);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let files = if skipped.len() == 1 { "file" } else { "files" };
-    Some(format!(
-        "{} {files} skipped: {}{more}",
-        skipped.len(),
-        named.collect::<Vec<_>>().join(", ")
-    ))
-}
-
-/// What was told of a table's files and could be otherwise, or was left out.
-pub fn table_notes(name: &str, table: &Arc<dyn TableProvider>) -> Vec<String> {
-    let skipped = table.downcast_ref::<TableEntry>().and_then(|entry| skipped_note(&entry.0));
-    let told = table.downcast_ref::<PlannedTable>().map(PlannedTable::notes).unwrap_or_default();
-    let told = told.iter().map(|note| format!("table {name}: {note}"));
-    skipped.into_iter().chain(told).collect()
-}
-
-/// The same, beside an answer.
-pub fn skipped_note(table: &HeadraceTable) -> Option<String> {
-    skipped_text(table).map(|skipped| format!("table {}: {skipped}", table.name()))
 }

@@ -7,7 +7,6 @@ use headrace_ir::{Input, Pipeline, Program, Sink};
 use headrace_runner::{Place, RunReport, StageReport};
 use serde::Serialize;
 
-use super::skipped_text;
 use crate::exec::PipelineExec;
 use crate::rule::Planned;
 
@@ -220,7 +219,7 @@ fn source_text(pipeline: &Pipeline, planned: &Planned) -> String {
     if let Some(ruled_out) = table.ruled_out_text() {
         text += &format!(", {ruled_out}");
     }
-    if let Some(skipped) = skipped_text(table) {
+    if let Some(skipped) = table.skipped_text() {
         text += &format!(", {skipped}");
     }
     text
