@@ -210,6 +210,10 @@ impl HashSink {
         let held = self.memory.hold(self.state.bytes(), "groups");
         if held.is_err() && self.state.len() > 0 && self.level.can_flush() {
             self.flush_early()?;
+            if self.memory.hold(self.state.bytes(), "groups").is_err() {
+                // A batch made it larger than there is memory, and it keeps its room: it begins anew.
+                self.state = HashState::new(self.level.options.form.clone());
+            }
             return Ok(self.memory.hold(self.state.bytes(), "groups")?);
         }
         Ok(held?)
