@@ -15,7 +15,7 @@ use crate::stream_plan::{kept_pages, resident_bytes};
 
 /// The segments that were not there when the run was made.
 pub struct Rest {
-    /// Who gives them, some at a time: what is read of them the run says itself.
+    /// Gives them, some at a time. The run decides which of their columns are read.
     pub feed: Box<dyn ChunkFeed<Vec<SegmentSource>>>,
     /// How they become chunks, for as many devices as the run has.
     pub chunker: Chunker,

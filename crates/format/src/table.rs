@@ -7,7 +7,7 @@ use arrow_array::StringArray;
 use arrow_schema::SchemaRef;
 use headrace_io::{FileIdentity, InputPolicy};
 
-use crate::error::Result;
+use crate::error::{FormatError, Result};
 use crate::feed::Feed;
 use crate::options::{ChunkOptions, ColumnBound};
 use crate::pages::{PageDecoder, PageSource};
@@ -60,6 +60,17 @@ pub trait Table: fmt::Debug + Send + Sync {
 
     /// Whether pipelines can take a column's values in place; the reason if not.
     fn column_support(&self, column: usize) -> std::result::Result<(), String>;
+
+    /// Checks that pipelines can take all of these columns.
+    ///
+    /// # Errors
+    /// [`FormatError::Argument`] with the first column that they cannot take, and the reason.
+    fn check_columns(&self, columns: &[usize]) -> Result<()> {
+        columns.iter().try_for_each(|&column| {
+            let refused = |reason| FormatError::Argument(format!("column {column}: {reason}"));
+            self.column_support(column).map_err(refused)
+        })
+    }
 
     /// Distinct values of a dictionary-encoded text column, sorted by bytes, none NULL.
     fn dictionary(&self, _column: usize) -> Option<&Arc<StringArray>> {

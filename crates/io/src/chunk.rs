@@ -1,7 +1,7 @@
 //! What is read together: a chunk, from whoever makes it to whoever consumes it.
 //!
 //! A maker says which extents of which files are read, and adds what the consumer wants to know of them (the
-//! payload). Between both nobody looks at the payload.
+//! payload). No code between maker and consumer reads the payload.
 
 use std::fmt;
 use std::sync::Arc;

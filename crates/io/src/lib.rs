@@ -20,8 +20,8 @@
 //!   kernel, tried with a real read where the answer cannot be trusted, and returned as data with a
 //!   reason. This crate never chooses another path silently; the caller chooses.
 //! * Facts about the machine (mounts, drives, PCIe, limits, the kernel) are in [`system`].
-//! * What is read together is a [`FedChunk`], and a [`ChunkFeed`] makes them; who makes and who consumes them agree on
-//!   a payload that nobody else looks at.
+//! * A [`FedChunk`] is a unit of reading, and a [`ChunkFeed`] makes them. Maker and consumer agree on its payload; no
+//!   other code reads it.
 //! * [`MemoryBudget`] is the one account of host memory for readers' slots, caches and consumers.
 //! * Writers mirror the readers, in [`mod@write`]: the same engines, seams and rules.
 //!

@@ -102,8 +102,8 @@ pub trait FileFormat: fmt::Debug + Send + Sync {
     /// What the planner reads files with that were looked at.
     fn source(&self, scan: Scan<'_>) -> Arc<dyn FileSource>;
 
-    /// Files that pipelines can stream as a table of this name and place; what is read of them to open it may be kept in
-    /// a folder. `None`: the planner reads them.
+    /// A table of these files, with this name and place, that pipelines stream. The metadata read to open it may be
+    /// cached in the folder `kept`. `None`: the planner reads the files.
     ///
     /// # Errors
     /// What keeps them from being a table.

@@ -70,7 +70,7 @@ pub enum Layout {
     Batches(OpenBatches),
 }
 
-/// Opens a file, of which the columns that are wanted are read at least. Errors say what is wrong with it.
+/// Opens a file and reads at least the wanted columns. Errors say what is wrong with the file.
 pub type OpenBatches = fn(&Arc<SourceFile>, &dyn Fn(&str) -> bool) -> Result<Batches, String>;
 
 /// The batches of a file.
@@ -89,7 +89,7 @@ pub trait Decode: fmt::Debug + Send + Sync {
     fn decode(&self, block: &Block, wanted: &Wanted<'_>) -> Result<(Vec<RecordBatch>, u64), Fault>;
 }
 
-/// What is read of a file.
+/// The columns that a scan reads.
 pub struct Wanted<'a> {
     /// Columns that come out.
     pub schema: &'a SchemaRef,

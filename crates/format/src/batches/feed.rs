@@ -17,7 +17,7 @@ use super::column::Column;
 use super::stream::BatchStream;
 use super::table::BatchTable;
 use crate::arrow::{encoding, ir_type, row_bits};
-use crate::error::{FormatError, Result};
+use crate::error::Result;
 use crate::feed::{ChunkTotals, Feed, FeedFacts, fed};
 use crate::options::{CHUNK_EXTRA_SHARE, ChunkOptions, ColumnBound, Filling};
 use crate::table::Table;
@@ -301,10 +301,7 @@ impl Table for BatchTable {
         _conditions: &[ColumnBound],
         options: ChunkOptions,
     ) -> Result<Box<dyn Feed>> {
-        for &column in columns {
-            self.column_support(column)
-                .map_err(|reason| FormatError::Argument(format!("column {column}: {reason}")))?;
-        }
+        self.check_columns(columns)?;
         options.check()?;
         Ok(Box::new(BatchFeed::new(self, columns, options)))
     }

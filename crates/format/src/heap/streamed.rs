@@ -39,10 +39,7 @@ impl Table for HeapTable {
         options: ChunkOptions,
     ) -> Result<Box<dyn Feed>> {
         let schema = Arc::clone(self.parts.decoder(0, columns)?.schema());
-        for &column in columns {
-            let refused = |cause| FormatError::Argument(format!("column {column}: {cause}"));
-            self.column_support(column).map_err(refused)?;
-        }
+        self.check_columns(columns)?;
         options.check()?;
         Ok(Box::new(HeapFeed::new(self, &schema, options)))
     }
