@@ -19,8 +19,9 @@ use crate::resident::ResidentColumns;
 use crate::tables::{BuildPiece, piece_bytes};
 use crate::tuning::Tuning;
 
-/// Share of the device memory that a table of hashed groups may take.
+/// Shares of the device memory that a table of hashed groups begins with, and may take.
 const TABLE_SHARE: f64 = 0.125;
+const TABLE_SHARE_MAX: f64 = 0.4;
 
 /// How a GPU is used.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,8 @@ pub struct CudaOptions {
     pub pinned_bytes_max: u64,
     /// Groups of a table of hashed groups, about: it is emptied when there are more. Tests set it.
     pub groups_max: u64,
+    /// Groups for which such a table has room at first, about: it becomes larger when there are more. Tests set it.
+    pub groups_first: u64,
 }
 
 impl Default for CudaOptions {
@@ -55,6 +58,7 @@ impl Default for CudaOptions {
             borrows_max: 3,
             pinned_bytes_max: u64::MAX,
             groups_max: u64::MAX,
+            groups_first: u64::MAX,
         }
     }
 }
@@ -70,6 +74,7 @@ pub struct CudaDevice {
     builds: Mutex<BuildCache>,
     resident: ResidentColumns,
     host: Arc<HostMemory>,
+    table_begins_with: (u64, u64),
     table_max: (u64, u64),
 }
 
@@ -113,7 +118,11 @@ impl CudaDevice {
                 options.resident_bytes.unwrap_or_else(|| share(options.resident_share)),
             ),
             host: HostMemory::new(options.pinned_bytes_max, budget),
-            table_max: (options.groups_max, share(TABLE_SHARE).min(TABLE_BYTES_MAX)),
+            table_begins_with: (
+                options.groups_max.min(options.groups_first),
+                share(TABLE_SHARE).min(TABLE_BYTES_MAX),
+            ),
+            table_max: (options.groups_max, share(TABLE_SHARE_MAX)),
             device,
         }))
     }
@@ -172,7 +181,12 @@ impl CudaDevice {
         }
     }
 
-    /// Groups and bytes of a table of hashed groups at most.
+    /// Groups and bytes that a table of hashed groups begins with at most.
+    pub(crate) fn table_begins_with(&self) -> (u64, u64) {
+        self.table_begins_with
+    }
+
+    /// Groups and bytes of such a table at most.
     pub(crate) fn table_max(&self) -> (u64, u64) {
         self.table_max
     }

@@ -81,8 +81,20 @@ enum Clear {
 impl DeviceState {
     /// The state of a program, not cleared yet.
     pub(crate) fn new(device: &Arc<CudaDevice>, program: &CudaProgram) -> Result<Self, CudaError> {
-        let groups = match &program.group_table {
-            Some(layout) => Some(GroupBuffers::new(device, layout, program.matches_max)?),
+        let tile_groups = Tuning::FULL.tile_groups(program.matches_max);
+        let room = program.group_table.as_ref();
+        let room = room.map(|layout| layout.room(device.table_begins_with(), tile_groups));
+        Self::with_room(device, program, room)
+    }
+
+    /// As [`new`](Self::new), with room for so many hashed groups.
+    fn with_room(
+        device: &Arc<CudaDevice>,
+        program: &CudaProgram,
+        room: Option<GroupRoom>,
+    ) -> Result<Self, CudaError> {
+        let groups = match program.group_table.as_ref().zip(room) {
+            Some((layout, room)) => Some(GroupBuffers::new(device, layout, room)?),
             None => None,
         };
         let entries = groups.as_ref().map_or(program.groups, |groups| groups.room.capacity);
@@ -136,6 +148,11 @@ impl DeviceState {
         self.used_at + USED_BYTES
     }
 
+    /// Accumulators.
+    pub(crate) fn accumulators(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Address of an accumulator.
     pub(crate) fn accumulator(&self, index: usize) -> u64 {
         self.buffer.ptr() + self.parts[index].at as u64
@@ -157,6 +174,56 @@ impl DeviceState {
     pub(crate) unsafe fn clear_groups(&self, stream: &Stream) -> Result<(), CudaError> {
         // SAFETY: the caller's promise.
         unsafe { self.clear_from(self.used_at, stream) }
+    }
+
+    /// Waits for the stream; the same with a larger table of groups, whose slots are to be filled: of so many groups.
+    /// `None`: there is no memory for it.
+    ///
+    /// # Safety
+    /// As [`clear`](Self::clear), for both.
+    pub(crate) unsafe fn larger(
+        &self,
+        device: &Arc<CudaDevice>,
+        program: &CudaProgram,
+        stream: &Stream,
+    ) -> Result<Option<(Self, u32)>, CudaError> {
+        let Some(groups) = &self.groups else { return Ok(None) };
+        let tile_groups = Tuning::FULL.tile_groups(program.matches_max);
+        let used = self.take_groups_used(stream)?;
+        let max = device.table_max();
+        let Some(room) = groups.layout.larger(&groups.room, used, max, tile_groups) else {
+            return Ok(None);
+        };
+        let used = groups.room.groups(used);
+        let texts_used = self.take_group_texts(stream, groups)?.map_or(0, |(_, bytes)| bytes);
+        let larger = match Self::with_room(device, program, Some(room)) {
+            Err(error) if error.is_out_of_memory() => return Ok(None),
+            larger => larger?,
+        };
+        // SAFETY: the caller's promise, here and below.
+        unsafe { larger.clear(stream) }?;
+        let copy = |to: &DeviceBuffer, at: usize, from: &DeviceBuffer, from_at: usize, bytes: usize| {
+            if bytes == 0 {
+                return Ok(());
+            }
+            // SAFETY: as above.
+            unsafe { stream.copy_d2d_async(to, at, from, from_at, bytes) }
+        };
+        copy(&larger.buffer, 0, &self.buffer, 0, self.header_bytes())?;
+        for (to, from) in larger.parts.iter().zip(&self.parts) {
+            let bytes = used * from.kind.bytes() as usize;
+            copy(&larger.buffer, to.at, &self.buffer, from.at, bytes)?;
+        }
+        if let Some(to) = &larger.groups {
+            copy(&to.keys, 0, &groups.keys, 0, used * groups.layout.key_bytes())?;
+            if let (Some(to), Some(from)) = (&to.texts, &groups.texts) {
+                copy(to, 0, from, 0, texts_used as usize)?;
+            }
+        }
+        // Without the bit that says that texts take more than half of their room.
+        // SAFETY: as above.
+        unsafe { stream.fill_u32_async(&larger.buffer, larger.used_at, 1, used as u32) }?;
+        Ok(Some((larger, used as u32)))
     }
 
     /// Clears what lies in the buffer from here on, and the table of groups.
@@ -415,9 +482,8 @@ impl GroupBuffers {
     fn new(
         device: &CudaDevice,
         layout: &GroupTableLayout,
-        matches_max: u64,
+        room: GroupRoom,
     ) -> Result<Self, CudaError> {
-        let room = layout.room(device.table_max(), Tuning::FULL.tile_groups(matches_max));
         let texts_bytes = room.texts_bytes as usize;
         Ok(Self {
             texts: if texts_bytes > 0 { Some(device.alloc(texts_bytes)?) } else { None },

@@ -1,9 +1,11 @@
 //! One execution of a pipeline on a GPU: kernels, launches, and the answer.
 
 mod filling;
+mod growing;
 mod launch;
 mod steps_left;
 
+pub use growing::{rehash_params, rehash_source};
 pub use steps_left::StepsLeft;
 
 use std::collections::HashMap;
@@ -48,8 +50,10 @@ pub struct CudaExecution {
     state: Option<DeviceState>,
     /// Whether the state came back since the last launch.
     is_fetched: bool,
-    /// How often the groups were handed over and the table began anew.
-    flushes: u64,
+    /// How often the table of groups was renewed: made larger, or emptied.
+    renewals: u64,
+    /// Whether it was emptied: groups were handed over.
+    has_flushed: bool,
     /// Around the kernels over resident columns.
     timing: (Event, Event),
     /// The counters.
@@ -97,7 +101,8 @@ impl CudaExecution {
             remaps: Vec::new(),
             state: None,
             is_fetched: false,
-            flushes: 0,
+            renewals: 0,
+            has_flushed: false,
             timing: (gpu.event()?, gpu.event()?),
             stats: CudaStats::default(),
         };
@@ -116,6 +121,21 @@ impl CudaExecution {
     /// The device.
     pub fn device(&self) -> &Arc<CudaDevice> {
         &self.device
+    }
+
+    /// The stream of its own launches; a race has others.
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// What it gathers; `None` before the first kernel.
+    pub(crate) fn state(&self) -> Option<&DeviceState> {
+        self.state.as_ref()
+    }
+
+    /// Whether the table of groups began anew, so that not all groups are in it.
+    pub(crate) fn has_flushed(&self) -> bool {
+        self.has_flushed
     }
 
     /// Loads the kernel of a layout.
@@ -375,7 +395,7 @@ impl CudaExecution {
             (Some(rows), progress) => (rows, progress),
             (None, Some(progress)) => {
                 // SAFETY: as promised; what the launches use outlives the waits in it.
-                return unsafe { self.launch_to_the_end(layout, at, status, progress, output) };
+                return unsafe { self.launch_to_the_end(layout, at, progress, output) };
             }
             (None, None) => {
                 return Err(ExecError::Internal("an aggregation that was not queued".into()).into());
@@ -447,6 +467,7 @@ impl CudaExecution {
     pub(crate) fn reset(&mut self) -> Result<(), CudaError> {
         self.stats = CudaStats::default();
         self.is_fetched = false;
+        self.has_flushed = false;
         if let Some(state) = &self.state {
             // SAFETY: as at its first clearing.
             unsafe { state.clear(&self.stream) }?;

@@ -23,6 +23,12 @@
 //!
 //! A table with room for all groups has no limit, and pays one comparison of a parameter a run.
 //!
+//! # A table that grows
+//!
+//! A table begins with little of the device's memory. One that is full is made larger as long as the device has memory for
+//! it, in place of handing its groups over (`execution/growing.rs`): keys, accumulators and texts are copied as they lie,
+//! since groups keep their numbers, and a kernel enters them in the larger slots (`rehash.cu`).
+//!
 //! # Texts that groups keep
 //!
 //! A key's text of more than 31 bytes, and a smallest or largest text, lie in a buffer beside the table: what
@@ -46,8 +52,11 @@ use crate::tables::repr_bytes;
 use crate::text_values::TEXT_VALUE_BYTES;
 use crate::tuning::Tuning;
 
-/// Device memory that a group table with its accumulators may take.
+/// Device memory that a group table with its accumulators begins with at most.
 pub(crate) const TABLE_BYTES_MAX: u64 = 2 << 30;
+
+/// How much larger a table becomes that grows.
+const GROWTH: u64 = 4;
 
 /// Group numbers are 32 bits, of which the last few mean something else.
 const GROUPS_MAX: u64 = 1 << 30;
@@ -66,10 +75,11 @@ const TEXTS_FULL: u32 = 1 << 31;
 /// The assumed bytes of a text that a group keeps; the table has no statistics of them.
 const TEXT_BYTES_EXPECTED: u64 = 128;
 
-/// Room for texts: bytes for each that a group may keep, and in all.
+/// Room for texts: bytes for each that a group may keep, and in all, of which half a table's may be taken. A text's place is
+/// a number of 32 bits, of words of four bytes.
 const TEXT_ROOM_BYTES: u64 = 2 * TEXT_BYTES_EXPECTED;
 const TEXTS_BYTES_MIN: u64 = 16 << 20;
-const TEXTS_BYTES_MAX: u64 = 1 << 30;
+const TEXTS_BYTES_MAX: u64 = 4 << 32;
 
 /// Bytes of a key at most.
 const KEY_BYTES_MAX: usize = 128;
@@ -104,7 +114,7 @@ pub struct GroupTableLayout {
 }
 
 /// For how many groups a table has room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupRoom {
     /// Groups.
     pub capacity: u64,
@@ -163,9 +173,31 @@ impl GroupTableLayout {
             0 => 0,
             texts => (capacity.saturating_mul(texts * TEXT_ROOM_BYTES))
                 .clamp(TEXTS_BYTES_MIN, TEXTS_BYTES_MAX)
-                .min(bytes),
+                .min((bytes / 2).max(bytes.min(TEXTS_BYTES_MIN))),
         };
         GroupRoom { capacity, may_fill: capacity < self.groups_max, texts_bytes, kept_texts }
+    }
+
+    /// The room of a table that is full with less, within so many groups and bytes; `None`: it cannot be much larger.
+    /// `used` is the number of groups that a launch left.
+    pub fn larger(
+        &self,
+        room: &GroupRoom,
+        used: u32,
+        (groups, bytes): (u64, u64),
+        tile_groups: u64,
+    ) -> Option<GroupRoom> {
+        let taken = room.capacity * self.group_bytes;
+        let mut larger = self.room((groups, taken.saturating_mul(GROWTH).min(bytes)), tile_groups);
+        let is_worth_it = |before: u64, now: u64| now >= before / 2 * 3;
+        if used & TEXTS_FULL == 0 {
+            let is_larger = is_worth_it(room.capacity, larger.capacity) || !larger.may_fill;
+            return Some(larger).filter(|larger| is_larger && larger.capacity > room.capacity);
+        }
+        let texts_bytes = room.texts_bytes.saturating_mul(GROWTH).min(TEXTS_BYTES_MAX);
+        larger.texts_bytes = larger.texts_bytes.max(texts_bytes.min(bytes));
+        let is_larger = is_worth_it(room.texts_bytes, larger.texts_bytes);
+        Some(larger).filter(|larger| is_larger && larger.capacity >= room.capacity)
     }
 
     /// Where the texts lie that these groups keep, as [`TEXT_VALUE_BYTES`] each, by text and group: those of keys, then those

@@ -21,8 +21,9 @@
 //! 4. Any other run goes through a race ([`CudaRun::stream`]), in which devices take chunks from each other. Some
 //!    chunks are made while the race runs: those of a table with more segments than can be planned at once, and
 //!    those of batches that come once ([`Rest`]). Heap pages become columns on the device first ([`StreamPages`]).
-//! 5. [`RowOutput::finish`] merges the hashed groups that the devices left. Dense groups come back as the state that
-//!    both processors share.
+//! 5. A pipeline that reads the groups of another finds them on the device ([`GroupsLeft`]), if all of them are in one
+//!    table. Otherwise [`RowOutput::finish`] merges the hashed groups that the devices left. Dense groups come back
+//!    as the state that both processors share.
 //!
 //! # What it takes
 //!
@@ -47,7 +48,9 @@ mod error;
 mod execution;
 mod fields;
 mod gather;
+mod group_columns;
 mod groups;
+mod groups_left;
 mod hand_over;
 mod headers;
 mod host_memory;
@@ -80,11 +83,12 @@ mod upload;
 pub use device::{CudaDevice, CudaOptions};
 pub use error::CudaError;
 pub use execution::StepsLeft;
+pub use groups_left::GroupsLeft;
 pub use layout::SegmentLayout;
 pub use pages::PageOwner;
 pub use program::CudaProgram;
 pub use rows::RowOutput;
-pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource};
+pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource, TakeGroups, run_over};
 pub use run_feed::{Rest, StreamPages};
 pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentSource, chunked};
 pub use tuning::Tuning;

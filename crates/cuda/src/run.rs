@@ -9,7 +9,8 @@ use headrace_flow::{
     RaceReport,
 };
 use headrace_io::Kept;
-use headrace_pipeline::ExecError;
+use headrace_ir::Source;
+use headrace_pipeline::{ExecError, WhyNot};
 use headrace_pipeline::bound::{Bound, BoundSink};
 use headrace_pipeline::state::DenseState;
 use parking_lot::Mutex;
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use crate::device::CudaDevice;
 use crate::error::CudaError;
 use crate::execution::{CudaExecution, StepsLeft};
+use crate::groups_left::GroupsLeft;
 use crate::layout::SegmentLayout;
 use crate::pinned::Ring;
 use crate::resident::ResidentColumn;
@@ -39,6 +41,10 @@ pub struct CudaAnswer {
     /// What was done on all devices; the time of kernels is that of the device that took longest.
     pub stats: CudaStats,
 }
+
+/// Takes the groups of a run where they lie, before they are handed over, or why they do not lie on one device;
+/// whether it did, so that they need not be handed over.
+pub type TakeGroups<'a> = &'a (dyn Fn(Result<&GroupsLeft<'_>, WhyNot>) -> bool + Sync);
 
 /// What a run goes over: chunks dealt to as many devices as it has.
 #[derive(Debug, Default)]
@@ -194,7 +200,7 @@ impl CudaRun {
     }
 
     /// Streams through the devices. Output rows and hashed groups go to `output`, which is to be
-    /// finished then.
+    /// finished then, unless `take` takes these.
     ///
     /// # Errors
     /// As [`Race::run_device`]; the failure of a row is the source of [`RaceError::Device`].
@@ -203,6 +209,7 @@ impl CudaRun {
         options: RaceOptions,
         token: &CancelToken,
         output: &RowOutput<'_>,
+        take: Option<TakeGroups<'_>>,
     ) -> Result<(CudaAnswer, RaceReport), RaceError> {
         let failed = |error: CudaError| RaceError::Device {
             chunk: None,
@@ -240,7 +247,7 @@ impl CudaRun {
         let executions = lanes.into_iter().map(|lane| lane.into_program().into_execution());
         let executions: Vec<_> = executions.collect();
         let is_only = executions.len() == 1;
-        let answer_of = |_, mut execution| answer(&mut execution, output, is_only);
+        let answer_of = |_, mut execution| answer(&mut execution, output, is_only, take);
         let answers = on_each(executions, answer_of).map_err(failed)?;
         Ok((merged(&self.bound, answers).map_err(failed)?, report))
     }
@@ -269,13 +276,14 @@ impl ResidentRuns {
     }
 
     /// Runs on all devices at the same time; `None` if a column has left its device since. Output
-    /// rows and hashed groups go to `output`, which is to be finished then.
+    /// rows and hashed groups go to `output`, which is to be finished then, unless `take` takes these.
     ///
     /// # Errors
     /// The failure of a row, as the CPU processor gives it, or [`CudaError::Gpu`].
     pub fn run(
         &mut self,
         output: &RowOutput<'_>,
+        take: Option<TakeGroups<'_>>,
     ) -> Result<Option<(CudaAnswer, RaceReport)>, CudaError> {
         let started = Instant::now();
         let Some(held) = self.runs.iter_mut().map(ResidentRun::hold).collect::<Option<Vec<_>>>()
@@ -284,7 +292,7 @@ impl ResidentRuns {
         };
         let chunks = self.runs.iter().map(ResidentRun::chunks).sum();
         // SAFETY: the columns are held until all runs are done, or were waited for.
-        let answers = unsafe { self.answers(&held, output) };
+        let answers = unsafe { self.answers(&held, output, take) };
         if answers.is_err() {
             self.runs.iter().for_each(ResidentRun::abandon);
         }
@@ -313,6 +321,7 @@ impl ResidentRuns {
         &mut self,
         held: &[Vec<Arc<Kept<ResidentColumn>>>],
         output: &RowOutput<'_>,
+        take: Option<TakeGroups<'_>>,
     ) -> Result<Vec<CudaAnswer>, CudaError> {
         let is_only = self.runs.len() == 1;
         let mut begun = Vec::with_capacity(self.runs.len());
@@ -323,13 +332,29 @@ impl ResidentRuns {
         }
         let finish = |_, (run, has_begun): (&mut ResidentRun, bool)| {
             // SAFETY: as promised.
-            answer(unsafe { run.finish(has_begun, output) }?, output, is_only)
+            answer(unsafe { run.finish(has_begun, output) }?, output, is_only, take)
         };
         match begun.iter().all(|(_, has_begun)| *has_begun) {
             true => begun.into_iter().map(|run| finish(0, run)).collect(),
             false => on_each(begun, finish),
         }
     }
+}
+
+/// Runs a pipeline over the groups that another left, and was bound for [`GroupsLeft::info`]. Its rows and hashed groups
+/// go to `output`, which is to be finished then, unless `take` takes these.
+///
+/// # Errors
+/// What the CUDA processor cannot do, and a result of a group that does not fit its type, as a
+/// [`WhyNot`]: nothing has gone to `output` then. The failure of a row, or [`CudaError::Gpu`].
+pub fn run_over(
+    left: &GroupsLeft<'_>,
+    source: &Source,
+    bound: &Arc<Bound>,
+    output: &RowOutput<'_>,
+    take: Option<TakeGroups<'_>>,
+) -> Result<CudaAnswer, CudaError> {
+    answer(&mut left.run(source, bound, output)?, output, true, take)
 }
 
 /// The device of each chunk: the one that has most of it, because it took it when it was idle, or
@@ -349,8 +374,15 @@ fn answer(
     execution: &mut CudaExecution,
     output: &RowOutput<'_>,
     is_only: bool,
+    take: Option<TakeGroups<'_>>,
 ) -> Result<CudaAnswer, CudaError> {
-    execution.hand_over(output, is_only)?;
+    let is_taken = take.is_some_and(|take| match execution.groups_left(is_only) {
+        Ok(left) => take(Ok(&left)),
+        Err(why) => take(Err(why)),
+    });
+    if !is_taken {
+        execution.hand_over(output, is_only)?;
+    }
     let (state, stats) = (execution.take_dense()?, execution.stats);
     Ok(CudaAnswer { state, steps: execution.steps_left()?, stats })
 }

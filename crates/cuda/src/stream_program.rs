@@ -296,7 +296,7 @@ impl<'a> StreamProgram<'a> {
         }
         stream.wait_event(&self.launched)?;
         if self.execution.is_full_since(progress) {
-            self.execution.flush(stream, self.output)?;
+            self.execution.renew(stream, self.output)?;
         }
         // SAFETY: the chunk is not retired: its buffers, the slot's and the plan's columns are as
         // they were for its first launch.

@@ -5,10 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
+use headrace_cuda::GroupsLeft;
+use headrace_io::{MemoryBudget, MemoryUse};
 use headrace_ir::{Field, Input, NamedExpr, Pipeline, Probe, Sink, Step};
 use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError};
+use headrace_spill::batch_bytes;
+use parking_lot::Mutex;
 
 use crate::build_cache::{BuildKey, HeldBuild};
 use crate::cpu;
@@ -17,7 +21,9 @@ use crate::graph::{Graph, Made, StageResult};
 use crate::parts::Gathered;
 use crate::report::StageReport;
 use crate::run::{Run, Streamed, ms_since, on_cpu};
-use crate::task::Task;
+use crate::settings::Settings;
+use crate::table::StreamTable;
+use crate::task::{Emit, OnDevice, Outlet, Task};
 
 /// Of an operator's memory, rows that become a build may take this part: the build is made beside
 /// them.
@@ -184,7 +190,8 @@ impl Run<'_> {
         Ok(Made::build(held, report))
     }
 
-    /// Makes a build on the CPU, whatever runs the streamed pipeline.
+    /// Makes a build: on the CPU, whatever runs the streamed pipeline, or of the rows that a GPU finds among groups that are
+    /// there.
     fn build(
         &self,
         graph: &Graph<'_>,
@@ -192,35 +199,70 @@ impl Run<'_> {
         options: BuildOptions,
     ) -> Result<Made, RunError> {
         let (settings, started) = (self.request.settings, Instant::now());
-        let builds = graph.builds()?;
-        let done =
-            self.over_source(graph, &stage.source, settings, |table, settings, groups| {
-                cpu::run(&Task {
-                    pipeline: stage,
-                    table,
-                    builds: &builds,
-                    build_options: BuildOptions { source_rows: table.source().rows(), ..options },
-                    settings,
-                    runner: self.runner,
-                    groups,
-                    threads: options.threads,
-                    limit: self.limit.as_ref(),
-                    token: self.request.token,
-                    emit: &|_| true,
-                })
+        let builds = &graph.builds()?[..];
+        let no_rows = |_: RecordBatch| true;
+        let on_host = |table: &StreamTable, settings: &Settings, groups: &Arc<MemoryBudget>| {
+            let done = cpu::run(&Task {
+                pipeline: stage,
+                table,
+                builds,
+                build_options: BuildOptions { source_rows: table.source().rows(), ..options },
+                settings,
+                runner: self.runner,
+                groups,
+                threads: options.threads,
+                limit: self.limit.as_ref(),
+                token: self.request.token,
+                outlet: Outlet::from(&no_rows as Emit<'_>),
             })?;
-        let streamed = Streamed { done, processor: "cpu", why_not: None };
+            let streamed = Streamed { done, processor: "cpu", why_not: None };
+            let report = streamed.report(&stage.source, started);
+            match streamed.done.output {
+                Output::Build(mut build) => {
+                    build.name.clone_from(&stage.source.table);
+                    self.keep(build, report)
+                }
+                Output::Batches(_) => {
+                    let name = &stage.source.table;
+                    Err(ExecError::Internal(format!("build {name} yielded rows")).into())
+                }
+            }
+        };
+        let on_device = |left: &GroupsLeft<'_>| {
+            let options = BuildOptions { source_rows: Some(left.rows()), ..options };
+            self.build_of_groups(stage, builds, options, left)
+        };
+        self.over_source(graph, &stage.source, settings, on_host, on_device)
+    }
+
+    /// A build of rows that a GPU finds among groups.
+    fn build_of_groups(
+        &self,
+        stage: &Pipeline,
+        builds: &[Arc<BuildTable>],
+        options: BuildOptions,
+        left: &GroupsLeft<'_>,
+    ) -> OnDevice<Made> {
+        let started = Instant::now();
+        let (keys, payload) = stage.build_columns().unwrap_or_default();
+        let sink = Sink::Partition { keys: keys.to_vec(), payload: payload.to_vec() };
+        let rows = Pipeline { sink, ..stage.clone() };
+        let memory = self.runner.budget().reserve_nothing(MemoryUse::Operators);
+        let held = Mutex::new((Vec::new(), memory, Ok(())));
+        let emit = |batch: RecordBatch| {
+            let (batches, memory, refused) = &mut *held.lock();
+            *refused = memory.resize(memory.bytes() + batch_bytes(&batch));
+            batches.push(batch);
+            refused.is_ok()
+        };
+        let streamed = match self.over_groups(&rows, builds, left, Outlet::from(&emit as Emit<'_>))? {
+            Ok(streamed) => streamed,
+            Err(why) => return Ok(Err(why)),
+        };
         let report = streamed.report(&stage.source, started);
-        match streamed.done.output {
-            Output::Build(mut build) => {
-                build.name.clone_from(&stage.source.table);
-                self.keep(build, report)
-            }
-            Output::Batches(_) => {
-                let name = &stage.source.table;
-                Err(ExecError::Internal(format!("build {name} yielded rows")).into())
-            }
-        }
+        let (batches, _memory, refused) = held.into_inner();
+        refused?;
+        Ok(Ok(self.keep(build_of(stage, &batches, options)?, report)?))
     }
 }
 

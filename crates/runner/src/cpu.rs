@@ -43,7 +43,7 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
                 decoder: Arc::clone(source).page_decoder(ordinals)?,
                 rows: 0,
                 remaps: &info.remaps,
-                emit: task.emit,
+                emit: task.outlet.emit,
             })
         })
         .collect::<Result<Vec<_>, RunError>>()?;
@@ -63,7 +63,7 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let is_counted = |at: usize| left[at] > 0 || left[at..].iter().all(|&rows| rows == 0);
     let rows_left = |at: usize| is_counted(at).then_some(left[at]);
     let steps = Done::steps(&program.bound().places, rows_left);
-    let output = program.finish_each(workers, task.build_options, task.emit)?;
+    let output = program.finish_each(workers, task.build_options, task.outlet.emit)?;
     let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
     let spilled_bytes = options.spilled.spilled_bytes();
     Ok(Done { output, scope, race: report, bind_ms, finish_ms, spilled_bytes, steps })

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headrace_cuda::{
-    ChunkLimits, ChunkSource, Chunker, CudaAnswer, CudaDevice, CudaProgram, CudaRun, Rest,
-    RowOutput, RunSource, SegmentLayout, SegmentSource, Tuning, chunked,
+    ChunkLimits, ChunkSource, Chunker, CudaAnswer, CudaDevice, CudaProgram, CudaRun, GroupsLeft,
+    Rest, RowOutput, RunSource, SegmentLayout, SegmentSource, Tuning, chunked,
 };
 use headrace_flow::{AccessPath, RaceOptions, RaceReport};
 use headrace_format::ChunkOptions;
@@ -80,8 +80,8 @@ fn run_resident(
 ) -> Result<Option<Done>, RunError> {
     let bound = Arc::clone(prepared.runs.bound());
     let options = task.runner.group_options(task.groups, task.threads, task.token);
-    let output = RowOutput::new(&bound, &options, task.emit)?;
-    let Some((answer, mut race)) = prepared.runs.run(&output)? else { return Ok(None) };
+    let output = RowOutput::new(&bound, &options, task.outlet.emit)?;
+    let Some((answer, mut race)) = prepared.runs.run(&output, task.outlet.take)? else { return Ok(None) };
     // Columns that were on the device come from files that may have changed since.
     task.table.source().check_unchanged()?;
     race.path_reasons.clone_from(&prepared.notes);
@@ -127,9 +127,9 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
         };
     }
     let options = task.runner.group_options(task.groups, task.threads, task.token);
-    let output = RowOutput::new(&bound, &options, task.emit)?;
+    let output = RowOutput::new(&bound, &options, task.outlet.emit)?;
     // The race checks the files of all chunks, those too whose columns are on a GPU.
-    let (answer, mut race) = run.stream(race_options(task), task.token, &output)?;
+    let (answer, mut race) = run.stream(race_options(task), task.token, &output, task.outlet.take)?;
     race.path_reasons.extend(notes);
     let mut scope = Scope::of(&totals.lock());
     if let Some(pages) = pages {
@@ -137,6 +137,26 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
         // Kept pages are no reads of the race, and nothing else of such a table is kept.
         race.bytes_by_path.resident_device += answer.stats.resident_bytes;
     }
+    Answered { bound: &bound, answer, scope, race, bind_ms }.finish(output, &options)
+}
+
+/// Runs a task over groups that lie on a GPU, in place of its table.
+pub fn run_over(task: &Task<'_>, left: &GroupsLeft<'_>) -> Result<Done, RunError> {
+    let started = Instant::now();
+    let source = &task.pipeline.source;
+    let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
+    let bound = Arc::new(bind(task.pipeline, &left.info(source)?, task.builds, &options)?);
+    CudaProgram::check(&bound, Tuning::FULL)?;
+    let options = task.runner.group_options(task.groups, task.threads, task.token);
+    let output = RowOutput::new(&bound, &options, task.outlet.emit)?;
+    let bind_ms = started.elapsed().as_secs_f64() * 1e3;
+    let answer = headrace_cuda::run_over(left, source, &bound, &output, task.outlet.take)?;
+    let scope = Scope { rows: left.rows(), ..Scope::default() };
+    let race = RaceReport {
+        wall_ns: started.elapsed().as_nanos() as u64,
+        kernel_ns: (answer.stats.kernel_ms * 1e6) as u64,
+        ..RaceReport::default()
+    };
     Answered { bound: &bound, answer, scope, race, bind_ms }.finish(output, &options)
 }
 

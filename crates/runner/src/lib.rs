@@ -51,6 +51,7 @@ mod gpus;
 mod graph;
 mod memory;
 mod merge;
+mod over_stage;
 mod pages;
 mod partitioned;
 mod parts;

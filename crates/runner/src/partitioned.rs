@@ -42,7 +42,7 @@ use crate::report::StepRows;
 use crate::run::{Run, Streamed, Streaming, ms_since, on_cpu};
 use crate::settings::{Processor, Settings};
 use crate::table::StreamTable;
-use crate::task::{Done, Emit, Scope};
+use crate::task::{Done, Emit, Outlet, Scope};
 
 /// With less memory for each pair, fewer are joined at a time.
 const PAIR_BYTES_MIN: u64 = 8 << 20;
@@ -70,7 +70,8 @@ impl Run<'_> {
         let dividing = Dividing { keys: fields, level: 0, threads, held_bytes_max };
         let divider =
             Divider::new(dividing, &memory, memory.limit_bytes() / 2, self.runner.spill_folder())?;
-        let mut streamed = self.stream_over(graph, &rows, settings, &|batch| divider.push(batch));
+        let emit = |batch| divider.push(batch);
+        let mut streamed = self.stream_over(graph, &rows, settings, Outlet::from(&emit as Emit<'_>));
         if let Ok(streamed) = &mut streamed
             && let Output::Batches(rest) = &mut streamed.done.output
         {
@@ -243,7 +244,7 @@ impl Ending {
                     settings: &on_cpu(settings),
                     groups: run.groups,
                 };
-                run.stream(&streaming, emit)?.emit_rest(emit)
+                run.stream(&streaming, emit.into())?.emit_rest(emit)
             }
         }
     }
@@ -458,7 +459,7 @@ impl Pairs<'_> {
         let table = StreamTable::of_source(&pipeline.source, batches);
         let (builds, settings, groups) = (&builds[..], &self.settings, self.run.groups);
         let streaming = Streaming { pipeline, table: &table, builds, settings, groups };
-        let streamed = self.run.stream(&streaming, emit)?;
+        let streamed = self.run.stream(&streaming, emit.into())?;
         self.spilled_bytes.fetch_add(streamed.done.spilled_bytes, Ordering::Relaxed);
         self.rows_in.fetch_add(streamed.done.scope.rows, Ordering::Relaxed);
         self.count_steps(&streamed.done.steps);

@@ -12,6 +12,8 @@ pub enum Place {
     /// Nothing was kept: it was passed on while the stage ran.
     #[default]
     Streamed,
+    /// In the memory of a GPU, where the stage that read it ran.
+    Device,
     /// In host memory.
     Host,
     /// At least in part in temporary files.
@@ -24,6 +26,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Streamed => "streamed",
+            Self::Device => "device memory",
             Self::Host => "host memory",
             Self::Disk => "disk",
             Self::Nowhere => "nowhere",

@@ -2,16 +2,12 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use arrow_array::RecordBatch;
-use arrow_schema::Schema;
-use headrace_columns::column::arrow_field;
 use headrace_columns::values::values_batch;
+use headrace_cuda::GroupsLeft;
 use headrace_flow::{CancelToken, ConsumerLimit};
 use headrace_format::arrow::ir_type;
-use headrace_format::batches::{BatchTable, batch_channel};
 use headrace_io::MemoryBudget;
 use headrace_ir::{Input, Pipeline, Program, Scalar, Source};
 use headrace_pipeline::build::BuildOptions;
@@ -19,17 +15,14 @@ use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 
 use crate::error::{ErrorClass, RunError};
-use crate::graph::Graph;
-use crate::report::{RunReport, StageReport};
+use crate::graph::{Graph, Made};
+use crate::report::{Place, RunReport, StageReport};
 use crate::runner::Runner;
 use crate::settings::{Fallback, Processor, Settings};
 use crate::share::SharingRun;
 use crate::table::StreamTable;
-use crate::task::{Done, Emit, Task};
+use crate::task::{Done, Emit, OnDevice, Outlet, TakenGroups, Task};
 use crate::{cpu, cuda};
-
-/// Batches that wait between a stage and the one that reads it.
-const WAITING_BATCHES: usize = 8;
 
 /// A program and all that it runs over.
 pub struct Request<'a> {
@@ -68,6 +61,27 @@ pub struct Streamed {
     pub processor: &'static str,
     /// Why not the one that comes first.
     pub why_not: Option<WhyNot>,
+}
+
+/// Something that was made on a processor.
+pub trait Placed {
+    /// The same, and why not where its input is.
+    #[must_use]
+    fn with_why_not(self, why_not: Option<WhyNot>) -> Self;
+}
+
+impl Placed for Streamed {
+    fn with_why_not(self, why_not: Option<WhyNot>) -> Self {
+        Self { why_not: self.why_not.or(why_not), ..self }
+    }
+}
+
+impl Placed for Made {
+    fn with_why_not(mut self, why_not: Option<WhyNot>) -> Self {
+        let why_not = why_not.map(|why| why.to_string());
+        self.report.processor_why_not = self.report.processor_why_not.take().or(why_not);
+        self
+    }
 }
 
 impl Streamed {
@@ -191,7 +205,7 @@ fn check_columns(source: &Source, table: &StreamTable) -> Result<(), String> {
 
 /// Why the GPU did not run a pipeline that the CPU can run all the same: it does not take it, has
 /// too little memory for it, or does not work.
-fn gpu_refusal(error: &RunError) -> Option<WhyNot> {
+pub(crate) fn gpu_refusal(error: &RunError) -> Option<WhyNot> {
     match (error, error.class()) {
         // What the rows alone tell comes from the run itself.
         (RunError::WhyNot(reason) | RunError::Exec(ExecError::WhyNot(reason)), _) => {
@@ -223,7 +237,7 @@ impl Run<'_> {
         let mut graph = Graph::new(program);
         let making = self.make_all(&mut graph)?;
         let (answer, settings) = (graph.answer(), self.request.settings);
-        self.stream_stage(&graph, answer, settings, emit)?;
+        self.stream_stage(&graph, answer, settings, emit.into())?;
         let chain = graph.program().chain(answer);
         let is_build = graph.program().probed();
         let (program, stages) = graph.into_reports();
@@ -248,24 +262,22 @@ impl Run<'_> {
         })
     }
 
-    /// Streams a stage, whose output goes to `emit`, and keeps its report.
+    /// Streams a stage, whose output goes to `outlet`, and keeps its report.
     pub fn stream_stage(
         &self,
         graph: &Graph<'_>,
         number: usize,
         settings: &Settings,
-        emit: Emit<'_>,
+        outlet: Outlet<'_>,
     ) -> Result<(), RunError> {
-        let rows_out = AtomicU64::new(0);
-        let emit = |batch: RecordBatch| {
-            rows_out.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-            emit(batch)
-        };
+        let watched = outlet.watched();
+        let (emit, take) = (|batch| watched.emit(batch), |groups: TakenGroups<'_, '_>| watched.take(groups));
         let (started, stage) = (Instant::now(), graph.stage(number)?);
-        let streamed = self.stream_over(graph, stage, settings, &emit)?;
+        let streamed = self.stream_over(graph, stage, settings, watched.outlet(&emit, &take))?;
         let report = streamed.report(&stage.source, started);
         streamed.emit_rest(&emit)?;
-        graph.report(number, StageReport { rows_out: rows_out.into_inner(), ..report });
+        let place = if watched.is_taken() { Place::Device } else { report.place };
+        graph.report(number, StageReport { rows_out: watched.rows(), place, ..report });
         Ok(())
     }
 
@@ -275,42 +287,49 @@ impl Run<'_> {
         graph: &Graph<'_>,
         pipeline: &Pipeline,
         settings: &Settings,
-        emit: Emit<'_>,
+        outlet: Outlet<'_>,
     ) -> Result<Streamed, RunError> {
         if let Input::Partitions(rows) = pipeline.source.input {
-            return self.join_partitions(graph, pipeline, rows, settings, emit);
+            return self.join_partitions(graph, pipeline, rows, settings, outlet.emit);
         }
-        let builds = graph.builds()?;
-        self.over_source(graph, &pipeline.source, settings, |table, settings, groups| {
-            let builds = &builds[..];
-            self.stream(&Streaming { pipeline, table, builds, settings, groups }, emit)
-        })
+        let builds = &graph.builds()?[..];
+        self.over_source(
+            graph,
+            &pipeline.source,
+            settings,
+            |table, settings, groups| {
+                self.stream(&Streaming { pipeline, table, builds, settings, groups }, outlet)
+            },
+            |left| self.over_groups(pipeline, builds, left, outlet),
+        )
     }
 
-    /// Does something with the rows that a source reads. If another stage makes them, it runs meanwhile.
-    pub fn over_source<T>(
+    /// Does something with the rows that a source reads: `on_host`, or `on_device` where a GPU left another stage's
+    /// groups. That stage runs meanwhile.
+    pub fn over_source<T: Placed + Send>(
         &self,
         graph: &Graph<'_>,
         source: &Source,
         settings: &Settings,
-        consume: impl FnOnce(&StreamTable, &Settings, &Arc<MemoryBudget>) -> Result<T, RunError>,
+        on_host: impl FnOnce(&StreamTable, &Settings, &Arc<MemoryBudget>) -> Result<T, RunError>,
+        on_device: impl Fn(&GroupsLeft<'_>) -> OnDevice<T> + Sync,
     ) -> Result<T, RunError> {
         match &source.input {
             Input::Table(number) | Input::Batches(number) => {
-                consume(&self.request.tables[*number], settings, self.groups)
+                on_host(&self.request.tables[*number], settings, self.groups)
             }
             Input::Values(rows) => {
                 let rows = values_batch(&source.columns, rows).map_err(ExecError::from)?;
                 let table = StreamTable::of_source(source, std::iter::once(Ok(rows)));
-                consume(&table, &on_cpu(settings), self.groups)
+                on_host(&table, &on_cpu(settings), self.groups)
             }
             Input::Stage(stage) => {
                 // The stage's groups may take all the memory that groups share.
                 let groups = self.runner.groups_above();
-                // A stage on the CPU may read one that runs on a GPU.
-                self.over_stage(graph, *stage, self.request.settings, |table| {
-                    consume(table, &on_cpu(settings), &groups)
-                })
+                let on_host = |table: &StreamTable, why_not| {
+                    Ok(on_host(table, &on_cpu(settings), &groups)?.with_why_not(why_not))
+                };
+                self.over_stage(graph, *stage, on_host, on_device)
             }
             Input::Partitions(_) => {
                 Err(ExecError::Internal("partitions that are read as one".into()).into())
@@ -318,43 +337,12 @@ impl Run<'_> {
         }
     }
 
-    fn over_stage<T>(
-        &self,
-        graph: &Graph<'_>,
-        number: usize,
-        settings: &Settings,
-        consume: impl FnOnce(&StreamTable) -> Result<T, RunError>,
-    ) -> Result<T, RunError> {
-        let stage = graph.stage(number)?;
-        let columns = stage.sink.output().unwrap_or_default();
-        let schema = Schema::new(columns.iter().map(arrow_field).collect::<Vec<_>>());
-        let (sender, receiver) = batch_channel(WAITING_BATCHES);
-        let name = &stage.source.table;
-        let table = StreamTable::new(name, Arc::new(BatchTable::new(name, &schema, receiver)));
-        std::thread::scope(|scope| {
-            // Moved here: a producer must see that its reader is gone, by a panic too.
-            let table = table;
-            let produced = scope.spawn(move || {
-                headrace_io::block_signals();
-                let produced =
-                    self.stream_stage(graph, number, settings, &|batch| sender.send(batch));
-                match &produced {
-                    Ok(()) => sender.finish(),
-                    Err(error) => sender.fail(error.to_string()),
-                }
-                produced
-            });
-            let consumed = consume(&table);
-            drop(table);
-            let panicked = |_| Err(RunError::Thread(format!("the stage over {name} panicked")));
-            // A failed producer fails its reader too: the producer's error is the cause.
-            produced.join().unwrap_or_else(panicked)?;
-            consumed
-        })
-    }
-
     /// Streams a pipeline on the wanted processor, or on the CPU if that is allowed.
-    pub fn stream(&self, streaming: &Streaming<'_>, emit: Emit<'_>) -> Result<Streamed, RunError> {
+    pub fn stream(
+        &self,
+        streaming: &Streaming<'_>,
+        outlet: Outlet<'_>,
+    ) -> Result<Streamed, RunError> {
         let Streaming { pipeline, table, builds, settings, groups } = *streaming;
         let task = Task {
             pipeline,
@@ -367,7 +355,7 @@ impl Run<'_> {
             threads: settings.threads,
             limit: self.limit.as_ref(),
             token: self.request.token,
-            emit,
+            outlet,
         };
         let (placements, source) = (self.runner.placements(), table.source());
         let on_cpu = |task: &Task<'_>, why_not| {
@@ -390,12 +378,10 @@ impl Run<'_> {
             return on_cpu(&task, Some(reason));
         }
         let started = Instant::now();
-        let emitted = AtomicBool::new(false);
-        let watched = |batch| {
-            emitted.store(true, Ordering::Relaxed);
-            emit(batch)
-        };
-        let error = match cuda::run(&Task { emit: &watched, ..task }) {
+        let watched = outlet.watched();
+        let (emit, take) = (|batch| watched.emit(batch), |groups: TakenGroups<'_, '_>| watched.take(groups));
+        let outlet = watched.outlet(&emit, &take);
+        let error = match cuda::run(&Task { outlet, ..task }) {
             Ok(done) => {
                 if is_auto {
                     placements.ran_on_gpus(pipeline, source, ms_since(started));
@@ -410,7 +396,7 @@ impl Run<'_> {
                 .for_each(|why| placements.was_refused(pipeline, source, why));
         }
         match gpu_refusal(&error) {
-            Some(reason) if !must && !emitted.into_inner() => on_cpu(&task, Some(reason)),
+            Some(reason) if !must && !watched.has_left() => on_cpu(&task, Some(reason)),
             _ => Err(error),
         }
     }

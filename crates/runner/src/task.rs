@@ -1,14 +1,17 @@
 //! One pipeline about to run, and what comes of it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
+use headrace_cuda::{GroupsLeft, TakeGroups};
 use headrace_flow::{CancelToken, ConsumerLimit, RaceReport};
 use headrace_format::ChunkTotals;
 use headrace_io::MemoryBudget;
 use headrace_ir::Pipeline;
-use headrace_pipeline::{BuildTable, build::BuildOptions, state::Output};
+use headrace_pipeline::{BuildTable, WhyNot, build::BuildOptions, state::Output};
 
+use crate::error::RunError;
 use crate::report::StepRows;
 use crate::runner::Runner;
 use crate::settings::Settings;
@@ -16,6 +19,81 @@ use crate::table::StreamTable;
 
 /// Takes finished rows while the race still runs; `false`: nobody wants more.
 pub type Emit<'a> = &'a (dyn Fn(RecordBatch) -> bool + Send + Sync);
+
+/// What came of a pipeline over groups on a GPU, or why it does not run there.
+pub type OnDevice<T> = Result<Result<T, WhyNot>, RunError>;
+
+/// Groups where a GPU left them, or why it did not.
+pub type TakenGroups<'a, 'g> = Result<&'a GroupsLeft<'g>, WhyNot>;
+
+/// Where the output of a pipeline goes while it runs.
+#[derive(Clone, Copy)]
+pub struct Outlet<'a> {
+    /// Takes rows.
+    pub emit: Emit<'a>,
+    /// Takes groups where a GPU left them; `None`: nobody reads them there.
+    pub take: Option<TakeGroups<'a>>,
+}
+
+impl<'a> From<Emit<'a>> for Outlet<'a> {
+    fn from(emit: Emit<'a>) -> Self {
+        Self { emit, take: None }
+    }
+}
+
+impl<'a> Outlet<'a> {
+    /// The same, which says whether anything went there.
+    pub fn watched(self) -> Watched<'a> {
+        Watched { outlet: self, rows: AtomicU64::new(0), is_taken: AtomicBool::new(false) }
+    }
+}
+
+/// An outlet, and what went there.
+pub struct Watched<'a> {
+    outlet: Outlet<'a>,
+    /// Rows or groups.
+    rows: AtomicU64,
+    is_taken: AtomicBool,
+}
+
+impl Watched<'_> {
+    /// As [`Outlet::emit`].
+    pub fn emit(&self, batch: RecordBatch) -> bool {
+        self.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+        (self.outlet.emit)(batch)
+    }
+
+    /// As [`Outlet::take`].
+    pub fn take(&self, groups: TakenGroups<'_, '_>) -> bool {
+        let rows = groups.as_ref().map_or(0, |groups| groups.rows());
+        let is_taken = self.outlet.take.is_some_and(|take| take(groups));
+        if is_taken {
+            self.rows.store(rows, Ordering::Relaxed);
+            self.is_taken.store(true, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
+    /// The outlet of what is watched, by closures over it.
+    pub fn outlet<'w>(&self, emit: Emit<'w>, take: TakeGroups<'w>) -> Outlet<'w> {
+        Outlet { emit, take: self.outlet.take.map(|_| take) }
+    }
+
+    /// Rows or groups that went there.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Whether groups were taken.
+    pub fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::Relaxed)
+    }
+
+    /// Whether anything went there.
+    pub fn has_left(&self) -> bool {
+        self.rows() > 0 || self.is_taken()
+    }
+}
 
 /// A pipeline with everything that it runs on.
 pub struct Task<'a> {
@@ -40,7 +118,7 @@ pub struct Task<'a> {
     /// Ends it early.
     pub token: &'a CancelToken,
     /// Takes rows as they come.
-    pub emit: Emit<'a>,
+    pub outlet: Outlet<'a>,
 }
 
 /// How much of a table a task looked at.

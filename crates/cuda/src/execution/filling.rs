@@ -7,6 +7,7 @@ use headrace_gpu::Stream;
 use headrace_pipeline::group_states::GroupStates;
 
 use super::CudaExecution;
+use crate::device_state::DeviceState;
 use crate::error::CudaError;
 use crate::hand_over::hand_over;
 use crate::layout::SegmentLayout;
@@ -45,13 +46,14 @@ impl CudaExecution {
         &mut self,
         layout: &SegmentLayout,
         at: (u64, u64),
-        status: u64,
         progress: &mut Progress,
         output: &RowOutput<'_>,
     ) -> Result<(), CudaError> {
         let stream = Arc::clone(&self.stream);
         let mut again = Again::First;
         loop {
+            // That of the table as it is by now.
+            let status = self.state.as_ref().map_or(0, DeviceState::status);
             self.timing.0.record(&stream)?;
             // SAFETY: the caller's promise.
             unsafe { self.launch(&stream, layout, at, status, None, Some((progress, again))) }?;
@@ -63,31 +65,35 @@ impl CudaExecution {
             if !progress.has_left(used.into()) {
                 return Ok(());
             }
-            self.flush(&stream, output)?;
+            self.renew(&stream, output)?;
             again = Again::Resumed;
         }
     }
 
-    /// Hands all groups over, and begins with none. Waits for `stream`, in which the kernels so far
-    /// come before, and all later ones must come after.
-    pub(crate) fn flush(
+    /// Makes room in a table that is full: makes it larger, or hands all groups over and begins with none. Waits for `stream`,
+    /// in which the kernels so far come before, and all later ones must come after.
+    pub(crate) fn renew(
         &mut self,
         stream: &Stream,
         output: &RowOutput<'_>,
     ) -> Result<(), CudaError> {
+        self.renewals += 1;
+        if !self.has_flushed && self.grow(stream)? {
+            return Ok(());
+        }
         let Some(state) = &self.state else { return Ok(()) };
         output.groups().into_iter().for_each(GroupStates::count_flush);
         hand_over(&self.device, stream, state, output, false)?;
         // SAFETY: the state lives as long as the execution; whoever launches waits for it, as
         // promised.
         unsafe { state.clear_groups(stream) }?;
-        self.flushes += 1;
+        self.has_flushed = true;
         Ok(())
     }
 
     /// Whether the table that a launch left above its limit is still as it was.
     pub(crate) fn is_full_since(&self, progress: &Progress) -> bool {
-        progress.is_since(self.flushes)
+        progress.is_since(self.renewals)
     }
 
     /// Queues the copy of the number of hashed groups beside a status.

@@ -53,6 +53,7 @@ impl CudaExecution {
         let groups = state.groups.as_ref();
         let blocks_max = u64::from(kernel.blocks_max);
         let most = (blocks_max, run_tiles(tiles, blocks_max));
+        let most = progress.as_ref().map_or(most, |(progress, again)| progress.most(*again, most));
         let shape = match (groups, rows) {
             (Some(groups), _) => {
                 let program = &kernel.program;
@@ -60,11 +61,11 @@ impl CudaExecution {
                 groups.room.shape(most, tile_groups)?
             }
             (None, Some(rows)) => rows.room.shape(most)?,
-            (None, None) => LaunchShape { blocks_max, run_tiles: most.1, limit: None },
+            (None, None) => LaunchShape { blocks_max: most.0, run_tiles: most.1, limit: None },
         };
         let LaunchShape { blocks_max, run_tiles, limit } = shape;
         let (runs_left, runs_leave) = match progress {
-            Some((progress, again)) => progress.launched(again, limit, self.flushes),
+            Some((progress, again)) => progress.launched(again, shape, self.renewals),
             None if limit.is_none() => (0, 0),
             None => return Err(ExecError::Internal("room that may fill unseen".into()).into()),
         };

@@ -45,6 +45,16 @@ pub fn bound_of(
     table: &Table,
     builds: &[Arc<BuildTable>],
 ) -> Result<Arc<Bound>, WhyNot> {
+    bound_with(case, table, builds, BindOptions::default())
+}
+
+/// As above, with other options.
+pub fn bound_with(
+    case: &Case,
+    table: &Table,
+    builds: &[Arc<BuildTable>],
+    options: BindOptions,
+) -> Result<Arc<Bound>, WhyNot> {
     let pipeline = Pipeline {
         source: Source {
             input: Input::Table(0),
@@ -55,7 +65,7 @@ pub fn bound_of(
         steps: case.steps.clone(),
         sink: case.sink.clone(),
     };
-    let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
+    let options = BindOptions { lookups: Lookups::Gpu, ..options };
     bind(&pipeline, &table.source, builds, &options).map(Arc::new)
 }
 

@@ -331,7 +331,7 @@ impl Stored<'_> {
     ) -> Result<Vec<RecordBatch>, String> {
         let bytes = run.bytes();
         let (race, token) = (RaceOptions::default(), &options.cancel);
-        batches_of(self.bound, options, |output| match run.stream(race, token, output) {
+        batches_of(self.bound, options, |output| match run.stream(race, token, output, None) {
             Ok((answer, report)) => {
                 let read = report.bytes_by_path.total();
                 let as_known = if is_exact { bytes == Some(read) } else { Some(read) <= bytes };
@@ -357,7 +357,7 @@ impl Stored<'_> {
         options: &WorkerOptions,
     ) -> Result<Vec<RecordBatch>, String> {
         batches_of(self.bound, options, |output| {
-            let (answer, report) = runs.run(output).map_err(|e| e.to_string())?.unwrap();
+            let (answer, report) = runs.run(output, None).map_err(|e| e.to_string())?.unwrap();
             assert_eq!(report.bytes_by_path.total(), report.bytes_by_path.resident_device);
             self.assert_left("resident", &answer);
             Ok(answer)
@@ -395,7 +395,7 @@ pub fn stream_and_run_resident(devices: &[Arc<CudaDevice>], cases: Vec<corpus::C
             devices.iter().for_each(|device| device.resident().clear());
             let emit = |_| panic!("rows of columns that are not there");
             let output = RowOutput::new(&bound, &WorkerOptions::new(0), &emit).unwrap();
-            assert!(runs.run(&output).unwrap().is_none());
+            assert!(runs.run(&output, None).unwrap().is_none());
             // Segments that come while the race runs: none of their columns are there, then some.
             for _ in 0..2 {
                 let fed = stored.stream_fed(&WorkerOptions::new(1 << 30)).map(|b| lines(&b));

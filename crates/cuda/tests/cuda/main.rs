@@ -13,6 +13,7 @@ mod dsl;
 mod full_tables;
 mod golden;
 mod gpu;
+mod group_columns;
 mod narrow;
 mod nvrtc;
 mod pages;

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
 use headrace_cuda::parts::{
-    ColumnForm, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment, Downloaded, HEADERS,
-    KERNEL_NAME, Param, RowRoom, TEXT_VALUE_BYTES, accumulator_state, base_of, piece_bytes,
+    ColumnForm, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment, Downloaded,
+    GroupAddresses, GroupRoom, HEADERS, KERNEL_NAME, Param, RowRoom, TEXT_VALUE_BYTES,
+    accumulator_state, base_of, piece_bytes, rehash_params,
     text_lengths,
 };
 use headrace_cuda::{CudaProgram, RowOutput, StepsLeft, Tuning};
@@ -111,6 +112,12 @@ impl Memory {
             *word = u128::from_le_bytes(filled);
         }
     }
+    /// Writes over its start, and leaves the rest.
+    pub fn fill_start(&mut self, bytes: &[u8]) {
+        let mut all = self.bytes(bytes.len().next_multiple_of(16).min(self.words.len() * 16));
+        all[..bytes.len()].copy_from_slice(bytes);
+        self.fill(&all);
+    }
     pub fn zeroed(bytes: usize) -> Self {
         Self { words: vec![0; bytes / 16 + 1] }
     }
@@ -170,11 +177,28 @@ pub fn run_on_shim(
     (bound, program): (&Arc<Bound>, &CudaProgram),
     table: &Table,
     narrow: &[Vec<Option<NarrowColumn>>],
-    (table_max, options): ((u64, u64), &WorkerOptions),
+    room: ((u64, u64), &WorkerOptions),
 ) -> Result<(Vec<RecordBatch>, u64), String> {
-    let folder = tempfile::tempdir().unwrap();
-    let library = build_library(folder.path(), &program.source, KERNEL_NAME);
     let mut memory: Vec<Memory> = Vec::new();
+    let segments = segments(table, narrow, &mut memory);
+    let (batches, flushes, left) =
+        run_segments((bound, program), &segments, (room, None), &mut |_| {})?;
+    assert_left("on the shim", bound, &left_on_cpu(bound, table), &left);
+    Ok((batches, flushes))
+}
+
+/// Where a run left all of its groups.
+pub struct LeftOnShim<'a> {
+    pub groups: GroupAddresses<'a>,
+    pub rows: u64,
+}
+
+/// The segments of a table in memory.
+pub fn segments(
+    table: &Table,
+    narrow: &[Vec<Option<NarrowColumn>>],
+    memory: &mut Vec<Memory>,
+) -> Vec<DeviceSegment> {
     let mut keep = |mut m: Memory| {
         let address = m.address();
         memory.push(m);
@@ -205,6 +229,106 @@ pub fn run_on_shim(
         }
         segments.push(DeviceSegment { rows: segment.rows as u32, columns });
     }
+    segments
+}
+
+/// The table of hashed groups in memory.
+struct GroupMemory {
+    room: GroupRoom,
+    slots: Memory,
+    keys: Memory,
+    texts: Memory,
+    accumulators: Vec<Memory>,
+}
+
+impl GroupMemory {
+    /// An empty one; of dense groups, where a program has none.
+    fn new(program: &CudaProgram, room: Option<GroupRoom>) -> Self {
+        let none = GroupRoom::default();
+        let entries = room.map_or(program.groups, |room| room.capacity);
+        let room = room.unwrap_or(none);
+        let words = program.group_table.as_ref().map_or(1, |table| table.words);
+        let accumulators = program.accumulators.iter().map(|a| Memory::of(&first_entries(*a, entries)));
+        Self {
+            room,
+            slots: Memory::of(&vec![0xff; room.slots() as usize * 4]),
+            keys: Memory::zeroed(entries as usize * words * 8),
+            texts: Memory::zeroed(room.texts_bytes as usize),
+            accumulators: accumulators.collect(),
+        }
+    }
+
+    /// Without a group.
+    fn clear(&mut self, program: &CudaProgram) {
+        self.slots.fill(&vec![0xff; self.room.slots() as usize * 4]);
+        for (kind, memory) in program.accumulators.iter().zip(&mut self.accumulators) {
+            memory.fill(&first_entries(*kind, self.room.capacity));
+        }
+    }
+
+    /// One with more room that has these groups, as a device makes it; `None`: there is no more room.
+    fn larger(
+        &self,
+        (program, rehash): (&CudaProgram, &Path),
+        (max, tile_groups): ((u64, u64), u64),
+        (used, texts_used): (u32, u64),
+    ) -> Option<Self> {
+        let layout = program.group_table.as_ref()?;
+        let room = layout.larger(&self.room, used, max, tile_groups)?;
+        let (mut larger, used) = (Self::new(program, Some(room)), self.room.groups(used) as u64);
+        larger.keys.fill_start(&self.keys.bytes(used as usize * layout.words * 8));
+        larger.texts.fill_start(&self.texts.bytes(texts_used as usize));
+        let to = larger.accumulators.iter_mut();
+        for ((to, from), kind) in to.zip(&self.accumulators).zip(&program.accumulators) {
+            to.fill_start(&from.bytes((used * kind.bytes()) as usize));
+        }
+        let slots = (larger.slots.address(), larger.room.slots() - 1);
+        let keys = (larger.keys.address(), used);
+        run(rehash, &rehash_params(slots, keys, (layout.words, layout.text_keys)), 3);
+        Some(larger)
+    }
+
+    /// Where all of it lies.
+    fn params(&mut self, program: &CudaProgram, params: &mut [u64]) {
+        for (param, word) in program.params.iter().zip(params) {
+            *word = match *param {
+                Param::Accumulator(i) => self.accumulators[i].address(),
+                Param::GroupSlots => self.slots.address(),
+                Param::GroupSlotMask => self.room.slots() - 1,
+                Param::GroupKeys => self.keys.address(),
+                Param::GroupCapacity => self.room.capacity,
+                Param::GroupTexts => self.texts.address(),
+                Param::GroupTextsCapacity => self.room.texts_bytes,
+                _ => continue,
+            };
+        }
+    }
+}
+
+fn first_entries(kind: DeviceAccumulator, entries: u64) -> Vec<u8> {
+    let entry: Vec<u8> = kind.initial_words().iter().flat_map(|w| w.to_le_bytes()).collect();
+    entry.repeat((kind.bytes() * entries / 8) as usize)
+}
+
+/// How much room there is at first, with how the host takes groups; and how a full table grows, to how much
+/// room, if it does.
+pub type Room<'a> = (((u64, u64), &'a WorkerOptions), Option<(&'a Path, (u64, u64))>);
+
+/// As [`run_on_shim`] over segments; `take` is shown the groups that were never handed over.
+pub fn run_segments(
+    (bound, program): (&Arc<Bound>, &CudaProgram),
+    segments: &[DeviceSegment],
+    ((table_max, options), growth): Room<'_>,
+    take: &mut dyn FnMut(&LeftOnShim<'_>),
+) -> Result<(Vec<RecordBatch>, u64, StepsLeft), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let library = build_library(folder.path(), &program.source, KERNEL_NAME);
+    let mut memory: Vec<Memory> = Vec::new();
+    let mut keep = |mut m: Memory| {
+        let address = m.address();
+        memory.push(m);
+        address
+    };
     let remaps: Vec<(u64, u64)> = bound
         .remaps
         .iter()
@@ -214,10 +338,10 @@ pub fn run_on_shim(
         })
         .collect();
     let (words, tiles) =
-        program.describe(&segments, u64::from(program.tuning.rows_per_thread), &remaps).unwrap();
+        program.describe(segments, u64::from(program.tuning.rows_per_thread), &remaps).unwrap();
     let word_bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let descriptors = keep(Memory::of(&word_bytes));
-    let rows: u64 = table.segments.iter().map(|s| s.rows as u64).sum();
+    let rows: u64 = segments.iter().map(|s| u64::from(s.rows)).sum();
 
     let mut status_memory = Memory::zeroed(16);
     let table_room = program.group_table.as_ref().map(|layout| {
@@ -225,13 +349,7 @@ pub fn run_on_shim(
         let room = layout.room(table_max, tile_groups);
         (room, room.shape((BLOCKS, RUN_TILES), tile_groups).unwrap())
     });
-    let entries = table_room.map_or(program.groups, |(room, _)| room.capacity);
-    let first_entries = |a: &DeviceAccumulator| {
-        let entry: Vec<u8> = a.initial_words().iter().flat_map(|w| w.to_le_bytes()).collect();
-        entry.repeat((a.bytes() * entries / 8) as usize)
-    };
-    let mut accumulators: Vec<Memory> =
-        program.accumulators.iter().map(|a| Memory::of(&first_entries(a))).collect();
+    let mut table = GroupMemory::new(program, table_room.map(|(room, _)| room));
     let tile_rows = u64::from(program.tuning.rows_per_thread);
     let rows = if program.outputs.is_empty() { 0 } else { rows };
     let row_room = RowRoom::of(rows, program.matches_max, tile_rows, table_max.0);
@@ -243,14 +361,7 @@ pub fn run_on_shim(
         .collect();
     let mut validity: Vec<Memory> =
         program.outputs.iter().map(|_| Memory::zeroed(output_rows as usize)).collect();
-    let slots = table_room.map_or(1, |(room, _)| room.slots());
-    let words = program.group_table.as_ref().map_or(1, |t| t.words);
-    let free_slots = vec![0xff; slots as usize * 4];
-    let mut group_slots = Memory::of(&free_slots);
-    let mut group_keys = Memory::zeroed(entries as usize * words * 8);
     let mut group_count = Memory::zeroed(16);
-    let mut group_texts =
-        Memory::zeroed(table_room.map_or(0, |(room, _)| room.texts_bytes as usize));
     let shape = match table_room {
         Some((_, shape)) => shape,
         None => row_room.shape((BLOCKS, RUN_TILES)).unwrap(),
@@ -276,15 +387,16 @@ pub fn run_on_shim(
                 keep(Memory::of(&piece_bytes(&probe.build, piece).unwrap()))
             }
             Param::Table(i) => keep(Memory::of(&program.tables[i])),
-            Param::Accumulator(i) => accumulators[i].address(),
-            Param::GroupSlots => group_slots.address(),
-            Param::GroupSlotMask => slots - 1,
-            Param::GroupKeys => group_keys.address(),
             Param::GroupsUsed => group_count.address(),
-            Param::GroupCapacity => entries,
-            Param::GroupTexts => group_texts.address(),
             Param::GroupTextsUsed => group_count.address() + 8,
-            Param::GroupTextsCapacity => table_room.map_or(0, |(room, _)| room.texts_bytes),
+            // `GroupMemory` tells.
+            Param::Accumulator(_)
+            | Param::GroupSlots
+            | Param::GroupSlotMask
+            | Param::GroupKeys
+            | Param::GroupCapacity
+            | Param::GroupTexts
+            | Param::GroupTextsCapacity => 0,
             Param::GroupLimit => shape.limit.unwrap_or(u64::from(u32::MAX)),
             Param::RunsLeft => 0,
             Param::RunsLeave => runs_left.address(),
@@ -293,6 +405,8 @@ pub fn run_on_shim(
         })
         .collect();
 
+    table.params(program, &mut params);
+    let mut limit = shape.limit;
     let batches = Mutex::new(Vec::new());
     let emit = |batch| {
         batches.lock().unwrap().push(batch);
@@ -308,7 +422,7 @@ pub fn run_on_shim(
             return Err(error.to_string());
         }
         let at = program.params.iter().position(|param| *param == Param::RunsLeft);
-        let (Some(layout), Some((room, _))) = (&program.group_table, table_room) else {
+        let (Some(layout), Some((first_room, _))) = (&program.group_table, table_room) else {
             if let BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } = &bound.sink
             {
                 let used = u64::from_le_bytes(status[8..].try_into().unwrap());
@@ -327,19 +441,44 @@ pub fn run_on_shim(
         let counts = group_count.bytes(16);
         let used = u32::from_le_bytes(counts[..4].try_into().unwrap());
         let texts_used = u64::from_le_bytes(counts[8..].try_into().unwrap());
-        let count = room.groups(used);
-        assert!(count as u64 <= entries, "{count} groups in a table for {entries}");
+        let count = table.room.groups(used);
         let left: Vec<Vec<u8>> = program
             .accumulators
             .iter()
-            .zip(&accumulators)
+            .zip(&table.accumulators)
             .map(|(a, memory)| memory.bytes(a.bytes() as usize * count))
             .collect();
         let kinds = program.accumulators.iter().copied();
-        let keys = group_keys.bytes(count * words * 8);
+        let keys = table.keys.bytes(count * layout.words * 8);
         let entries_of = kinds.zip(left.iter().map(Vec::as_slice));
-        let is_full = shape.limit.is_some_and(|limit| u64::from(used) > limit);
-        let kept = (group_texts.address(), texts_used);
+        let is_full = limit.is_some_and(|limit| u64::from(used) > limit);
+        if !is_full && flushes == 0 {
+            let accumulators: Vec<u64> = table.accumulators.iter_mut().map(Memory::address).collect();
+            let (keys, texts) = (table.keys.address(), table.texts.address());
+            let groups = GroupAddresses { keys, texts, accumulators: &accumulators };
+            take(&LeftOnShim { groups, rows: count as u64 });
+        }
+        if let (true, Some((rehash, max))) = (is_full, growth) {
+            let tile_groups = u64::from(program.tuning.rows_per_thread) * program.matches_max;
+            let held = (used, texts_used);
+            if let Some(larger) = table.larger((program, rehash), (max, tile_groups), held) {
+                table = larger;
+                table.params(program, &mut params);
+                let first = (shape.blocks_max, shape.run_tiles);
+                let again = table.room.shape(first, tile_groups).unwrap();
+                assert_eq!((again.blocks_max, again.run_tiles), first);
+                limit = again.limit;
+                let at_limit = program.params.iter().position(|p| *p == Param::GroupLimit);
+                params[at_limit.unwrap()] = limit.unwrap_or(u64::from(u32::MAX));
+                params[at.unwrap()] = runs_left.address();
+                let words = [(count as u64).to_le_bytes(), texts_used.to_le_bytes()];
+                group_count.fill(words.as_flattened());
+                let (now, first) = (table.room, first_room);
+                assert!(now.capacity > first.capacity || now.texts_bytes > first.texts_bytes);
+                continue;
+            }
+        }
+        let kept = (table.texts.address(), texts_used);
         let values = layout.kept_texts(&keys, entries_of.clone(), kept).unwrap();
         let texts: Vec<Vec<&[u8]>> = values.iter().map(|values| gathered(values)).collect();
         let texts = texts.iter().map(Vec::as_slice).collect();
@@ -351,28 +490,24 @@ pub fn run_on_shim(
         flushes += 1;
         assert!(flushes <= tiles, "a launch that went on did nothing");
         group_count.fill(&[0; 16]);
-        group_slots.fill(&free_slots);
-        for (a, memory) in program.accumulators.iter().zip(&mut accumulators) {
-            memory.fill(&first_entries(a));
-        }
+        table.clear(program);
         params[at.unwrap()] = runs_left.address();
     }
     let left = rows_left.bytes(bound.steps.len() * 8);
     let rows = |at: usize| u64::from_le_bytes(left[8 * at..][..8].try_into().unwrap());
     let left = StepsLeft::new(program, rows);
-    assert_left("on the shim", bound, &left_on_cpu(bound, table), &left);
     if let BoundSink::Aggregate { grouping: Grouping::Dense { .. }, .. } = &bound.sink {
         let states = program
             .accumulators
             .iter()
-            .zip(&accumulators)
+            .zip(&table.accumulators)
             .map(|(a, m)| accumulator_state(*a, &m.bytes((a.bytes() * program.groups) as usize)))
             .collect();
         let batch = finish_dense(bound, &DenseState { accumulators: states });
-        return batch.map(|batch| (vec![batch], flushes)).map_err(|e| e.to_string());
+        return batch.map(|batch| (vec![batch], flushes, left)).map_err(|e| e.to_string());
     }
     output.finish().map_err(|e| e.to_string())?;
-    Ok((batches.into_inner().unwrap(), flushes))
+    Ok((batches.into_inner().unwrap(), flushes, left))
 }
 
 /// Hands on the rows that a launch left.

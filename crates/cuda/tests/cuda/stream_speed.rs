@@ -101,7 +101,7 @@ impl Stored {
     ) -> (Vec<String>, RaceReport) {
         let run = self.run(devices, query);
         let output = rows_of_none(&query.bound);
-        let (answer, report) = run.stream(options.clone(), &CancelToken::new(), &output).unwrap();
+        let (answer, report) = run.stream(options.clone(), &CancelToken::new(), &output, None).unwrap();
         assert_eq!(report.bytes_by_path.total(), self.bytes);
         (text(&query.bound, answer), report)
     }
@@ -201,7 +201,7 @@ fn alone_a_repeated_query_costs_little_more_than_its_kernel() {
     let mut best_ms = f64::INFINITY;
     for _ in 0..20 {
         let started = Instant::now();
-        let (found, report) = runs.run(&output).unwrap().unwrap();
+        let (found, report) = runs.run(&output, None).unwrap().unwrap();
         let wall_ms = started.elapsed().as_secs_f64() * 1e3;
         let kernel_ms = report.kernel_ns as f64 / 1e6;
         assert_eq!(text(&query.bound, found), answer);

@@ -64,10 +64,35 @@ pub struct ShownStep {
 pub struct ShownProcessor {
     /// Its name.
     pub processor: String,
-    /// How the table is read; `None`: what it reads is in host memory.
-    pub access: Option<String>,
+    /// How its input is read.
+    pub access: Access,
     /// Why it is not a GPU.
     pub why_not_cuda: Option<String>,
+}
+
+/// How a stage reads its input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
+pub enum Access {
+    /// A table, by this access path.
+    Table(String),
+    /// Rows in host memory.
+    Host,
+    /// Groups in the memory of a GPU.
+    Device,
+    /// The groups of this stage, where they are left.
+    Stage(usize),
+}
+
+impl From<Access> for String {
+    fn from(access: Access) -> Self {
+        match access {
+            Access::Table(path) => path,
+            Access::Host => "host memory".into(),
+            Access::Device => "device memory".into(),
+            Access::Stage(number) => format!("groups of stage {number}"),
+        }
+    }
 }
 
 impl<'a> Shown<'a> {
@@ -122,13 +147,16 @@ impl<'a> Shown<'a> {
     }
 
     fn processor(&self, number: usize, stage: &Pipeline) -> Option<ShownProcessor> {
+        let report = self.report(number);
+        if let Input::Stage(read) = stage.source.input {
+            return self.over_stage(stage, read, report);
+        }
         if matches!(stage.sink, Sink::Build { .. }) {
             return None;
         }
-        let report = self.report(number);
         if stage.source.input.table().is_none() {
             let processor = report.map_or("cpu", |report| &report.processor).to_string();
-            return Some(ShownProcessor { processor, access: None, why_not_cuda: None });
+            return Some(ShownProcessor { processor, access: Access::Host, why_not_cuda: None });
         }
         let planned = || {
             let (processor, reason) = self.node.processor_of(&self.program, number);
@@ -142,8 +170,34 @@ impl<'a> Shown<'a> {
             // The run had no choice: the settings say why.
             Some(ran) => (ran.processor.clone(), planned().1),
         };
-        let access = Some(self.node.settings().access.to_string());
+        let access = Access::Table(self.node.settings().access.to_string());
         Some(ShownProcessor { processor, access, why_not_cuda })
+    }
+
+    /// The processor of a stage that reads another: before it runs, nobody knows where that leaves its groups.
+    fn over_stage(
+        &self,
+        stage: &Pipeline,
+        read: usize,
+        report: Option<&StageReport>,
+    ) -> Option<ShownProcessor> {
+        let is_build = matches!(stage.sink, Sink::Build { .. });
+        let Some(report) = report else {
+            let of_read = self.program.stage(read).and_then(|stage| self.processor(read, stage));
+            let is_open = of_read.is_some_and(|read| read.processor.starts_with("cuda"));
+            let (processor, access) = match is_open {
+                true => ("cuda or cpu", Access::Stage(read)),
+                false => ("cpu", Access::Host),
+            };
+            let shown = ShownProcessor { processor: processor.into(), access, why_not_cuda: None };
+            return Some(shown).filter(|_| is_open || !is_build);
+        };
+        let (processor, why_not_cuda) =
+            (report.processor.clone(), report.processor_why_not.clone());
+        let on_device = processor == "cuda";
+        let access = if on_device { Access::Device } else { Access::Host };
+        let shown = ShownProcessor { processor, access, why_not_cuda };
+        Some(shown).filter(|shown| on_device || shown.why_not_cuda.is_some() || !is_build)
     }
 }
 
@@ -172,13 +226,14 @@ impl ShownStage<'_> {
 impl ShownProcessor {
     fn text(&self) -> String {
         let Self { processor, access, why_not_cuda } = self;
-        match (access, why_not_cuda) {
-            (None, _) => format!("processor {processor}: what it reads is in host memory"),
-            (Some(access), None) => format!("processor {processor}, access {access}"),
-            (Some(access), Some(reason)) => {
-                format!("processor {processor}, access {access}; why_not cuda: {reason}")
-            }
-        }
+        let why_not = why_not_cuda.as_ref().map(|reason| format!("; why_not cuda: {reason}"));
+        let read = match access {
+            Access::Table(path) => format!(", access {path}"),
+            Access::Host => ": what it reads is in host memory".into(),
+            Access::Device => ": what it reads is in device memory".into(),
+            Access::Stage(number) => format!(": where stage {number} leaves its groups"),
+        };
+        format!("processor {processor}{read}{}", why_not.unwrap_or_default())
     }
 }
 

@@ -189,3 +189,33 @@ pub fn hashed_groups() -> Vec<Case> {
         ),
     ]
 }
+
+/// Results by key that the other cases lack.
+pub fn results_by_key() -> Vec<Case> {
+    use AggregateFunction::{Avg, Max, Min};
+    let by_key = |name, calls| Case { name, steps: vec![], sink: aggregate(vec![("t", reg("t"))], calls) };
+    let float = |name: &str, to| cast(add(reg(name), i32s(-20)), to, CastFailure::Error);
+    let floats = |to: DataType| {
+        let value = float("k", to);
+        vec![
+            call(Min, Some(value.clone())),
+            call(Max, Some(value.clone())),
+            AggregateCall { result: value.data_type(), ..call(Avg, Some(value.clone())) },
+            AggregateCall { result: value.data_type(), ..sum(value) },
+        ]
+    };
+    let truth = || lt(reg("k"), i32s(20));
+    vec![
+        by_key("floats by key", floats(DataType::Float64)),
+        by_key("small floats by key", floats(DataType::Float32)),
+        by_key("truth by key", vec![call(Min, Some(truth())), call(Max, Some(truth()))]),
+        by_key("codes by key", vec![call(Min, Some(reg("f"))), call(Max, Some(reg("f")))]),
+    ]
+}
+
+/// A total by key that does not fit its type.
+pub fn total_beyond_its_type() -> Case {
+    let large = int(DataType::Int64, 1 << 62);
+    let sink = aggregate(vec![("t", reg("t"))], vec![sum(large)]);
+    Case { name: "a total beyond its type", steps: vec![], sink }
+}

@@ -1,0 +1,161 @@
+// One column of groups as another pipeline reads it: keys from where they lie side by side, results from
+// running values. A thread makes HR_ROWS rows of it, which are a byte of validity.
+//
+// A result that does not fit its type, or whose making takes more than 128 bits, is told, and no value of
+// the column must be used then: the host finishes the groups, or says what is wrong.
+#ifndef BLOCK_THREADS
+#define BLOCK_THREADS 256
+#endif
+#define BLOCKS_PER_SM 1
+#define HR_ROWS 8u
+#include "headrace/groups.cuh"
+
+// `group_columns.rs` numbers them.
+constexpr u32 VALUES = 0, BITS = 1, TEXT_KEYS = 2, TEXT_EXTREMES = 3, FLOAT_EXTREMES = 4, SINGLE_FLOATS = 5, TOTALS = 6, MEANS = 7, FLOAT_MEANS = 8;
+
+struct Params {
+    // Of the first group, and the bytes from a group's entry to the next.
+    const u8* entries;
+    u64 stride;
+    // How many values went into each group's entry: none is NULL. Null where every entry has a value.
+    const u64* counts;
+    // The byte behind an entry's first that is not 0 where a key is NULL; 0 where none can be.
+    u64 null_at;
+    // What the texts lie in that groups keep.
+    const u8* texts;
+    // Null where only `misfit` is asked for.
+    u8* values;
+    // Null where none can be NULL.
+    u8* validity;
+    u32* misfit;
+    u64 rows;
+    alignas(8) u32 form;
+    // Of an entry, and of a value of the column.
+    alignas(8) u32 entry_bytes;
+    alignas(8) u32 value_bytes;
+    // Between which a total or a mean must lie.
+    u64 min_low, min_high, max_low, max_high;
+    // What a total is multiplied by before it is divided, and how large it may be before it is.
+    u64 factor_low, factor_high, factored_max_low, factored_max_high;
+};
+
+HR_DEVICE i128 joined(u64 low, u64 high) { return i128(u128(low) | u128(high) << 64); }
+
+// A total of 8, 16 or 24 bytes; false where it takes more than 128 bits.
+HR_DEVICE bool read_total(const u8* entry, u32 bytes, i128* total)
+{
+    const u64* words = reinterpret_cast<const u64*>(entry);
+    if (bytes == 8) {
+        *total = i128(i64(words[0]));
+        return true;
+    }
+    *total = joined(words[0], words[1]);
+    return bytes == 16 || words[2] == (*total < 0 ? ~0ull : 0ull);
+}
+
+template <typename T> HR_DEVICE void put(const Params& p, u64 row, T value)
+{
+    if (p.values != nullptr) reinterpret_cast<T*>(p.values)[row] = value;
+}
+
+HR_DEVICE void put_bytes(const Params& p, u64 row, const u8* from, bool is_there)
+{
+    switch (p.value_bytes) {
+    case 1: put(p, row, is_there ? *from : u8(0)); break;
+    case 2: put(p, row, is_there ? u16(from[0] | from[1] << 8) : u16(0)); break;
+    case 4: put(p, row, is_there ? u32(from[0]) | u32(from[1]) << 8 | u32(from[2]) << 16 | u32(from[3]) << 24 : 0u); break;
+    case 8: {
+        u64 value = 0;
+        if (is_there) memcpy(&value, from, 8);
+        put(p, row, value);
+        break;
+    }
+    default: {
+        // Sixteen bytes begin at a word.
+        const u64* words = reinterpret_cast<const u64*>(from);
+        put(p, row, is_there ? joined(words[0], words[1]) : i128(0));
+    }
+    }
+}
+
+// A total, or a mean of as many values as there are, within its bounds; whether it is.
+HR_DEVICE bool put_total(const Params& p, u64 row, const u8* entry, u64 count)
+{
+    i128 total;
+    if (!read_total(entry, p.entry_bytes, &total)) return false;
+    if (p.form == MEANS) {
+        const i128 most = joined(p.factored_max_low, p.factored_max_high);
+        if (total > most || total < -most) return false;
+        total = total * joined(p.factor_low, p.factor_high) / i128(count);
+    }
+    if (total < joined(p.min_low, p.min_high) || total > joined(p.max_low, p.max_high)) return false;
+    if (p.value_bytes == 8) put(p, row, u64(total));
+    else put(p, row, total);
+    return true;
+}
+
+HR_DEVICE hr::Text key_text(const Params& p, const u8* entry)
+{
+    const u32 last = entry[hr::TEXT_KEY_BYTES - 1];
+    if (last == hr::LONG_TEXT) {
+        const u64 kept = *reinterpret_cast<const u64*>(entry);
+        return hr::Text(p.texts + 4 * (kept >> 32), u32(kept));
+    }
+    return last == 0 ? hr::Text(0) : hr::Text(entry, last - 1);
+}
+
+// The inverse of hr::ordered.
+HR_DEVICE f64 unordered(u64 key)
+{
+    if (key == ~0ull - 1) return hr::bits_as<f64>(0x7ff8000000000000ull);
+    return hr::bits_as<f64>(key >> 63 ? key & ~(1ull << 63) : ~key);
+}
+
+HR_DEVICE void put_float(const Params& p, u64 row, f64 value)
+{
+    if (p.value_bytes == 4) put(p, row, f32(value));
+    else put(p, row, value);
+}
+
+HR_KERNEL headrace_group_column(HR_CONSTANT Params p)
+{
+    bool fits = true;
+    const u64 step = u64(gridDim.x) * HR_TILE;
+    for (u64 first = (u64(blockIdx.x) * BLOCK_THREADS + threadIdx.x) * HR_ROWS; first < p.rows; first += step) {
+        u32 valid = 0, bits = 0;
+        for (u32 r = 0; r < HR_ROWS && first + r < p.rows; ++r) {
+            const u64 row = first + r;
+            const u8* entry = p.entries + row * p.stride;
+            bool is_there = p.counts == nullptr || p.counts[row] != 0;
+            if (p.null_at != 0) is_there &= entry[p.null_at] == 0;
+            switch (p.form) {
+            case VALUES: put_bytes(p, row, entry, is_there); break;
+            case BITS: bits |= u32(is_there && *entry != 0) << r; break;
+            case TEXT_KEYS:
+                is_there = entry[hr::TEXT_KEY_BYTES - 1] != 0;
+                put(p, row, key_text(p, entry));
+                break;
+            case TEXT_EXTREMES: {
+                const u64 kept = *reinterpret_cast<const u64*>(entry);
+                put(p, row, is_there ? hr::Text(p.texts + 4 * (kept >> 32), u32(kept)) : hr::Text(0));
+                break;
+            }
+            case FLOAT_EXTREMES: put_float(p, row, is_there ? unordered(*reinterpret_cast<const u64*>(entry)) : 0.0); break;
+            case SINGLE_FLOATS: put_float(p, row, is_there ? *reinterpret_cast<const f64*>(entry) : 0.0); break;
+            case FLOAT_MEANS: {
+                const f64 total = *reinterpret_cast<const f64*>(entry);
+                put_float(p, row, is_there ? total / f64(p.counts[row]) : 0.0);
+                break;
+            }
+            default:
+                if (is_there) fits &= put_total(p, row, entry, p.counts == nullptr ? 1 : p.counts[row]);
+                else if (p.value_bytes == 8) put(p, row, u64(0));
+                else put(p, row, i128(0));
+            }
+            valid |= u32(is_there) << r;
+        }
+        if (p.form == BITS && p.values != nullptr) p.values[first / HR_ROWS] = u8(bits);
+        if (p.validity != nullptr) p.validity[first / HR_ROWS] = u8(valid);
+    }
+    if (!fits) atomicOr(p.misfit, 1u);
+}

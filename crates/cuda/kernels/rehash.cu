@@ -1,0 +1,34 @@
+// The slots of a table of groups made anew, larger, of the keys of its groups. Whoever looks for a group begins at
+// its hash as here (`groups.cuh`).
+#ifndef BLOCK_THREADS
+#define BLOCK_THREADS 256
+#endif
+#define BLOCKS_PER_SM 1
+#include "headrace/groups.cuh"
+
+struct Params {
+    // All free.
+    u32* slots;
+    u64 slot_mask;
+    const u64* keys;
+    u64 groups;
+    // Of a key, the first of which are texts.
+    alignas(8) u32 words;
+    alignas(8) u32 texts;
+};
+
+HR_KERNEL headrace_rehash(HR_CONSTANT Params p)
+{
+    const u64 step = u64(gridDim.x) * BLOCK_THREADS;
+    for (u64 group = u64(blockIdx.x) * BLOCK_THREADS + threadIdx.x; group < p.groups; group += step) {
+        const u64* key = p.keys + group * p.words;
+        u64 hash = 0;
+        for (u32 word = p.words; word-- > 0;) {
+            const bool is_place = word < p.texts * hr::TEXT_KEY_WORDS && word % hr::TEXT_KEY_WORDS == 0
+                && key[word + hr::TEXT_KEY_WORDS - 1] >> 56 == hr::LONG_TEXT;
+            hash = hr::mix((is_place ? 0 : key[word]) ^ hash);
+        }
+        u64 slot = hash & p.slot_mask;
+        while (atomicCAS(p.slots + slot, hr::SLOT_FREE, u32(group)) != hr::SLOT_FREE) slot = (slot + 1) & p.slot_mask;
+    }
+}

@@ -1,0 +1,83 @@
+//! A table of hashed groups that is full becomes a larger one.
+
+use headrace_gpu::{Grid, LaunchArgs, Source, Stream, launch};
+
+use super::CudaExecution;
+use crate::device::CudaDevice;
+use crate::device_state::GroupBuffers;
+use crate::error::CudaError;
+use crate::headers::HEADERS;
+
+/// Name of the kernel.
+const KERNEL_NAME: &str = "headrace_rehash";
+
+const BLOCK_THREADS: u32 = 256;
+
+/// The kernel's source.
+pub fn rehash_source() -> Source<'static> {
+    Source { name: "rehash.cu", text: include_str!("../../kernels/rehash.cu"), headers: &HEADERS }
+}
+
+/// The parameter struct of `rehash.cu`, field by field.
+pub fn rehash_params(
+    (slots, slot_mask): (u64, u64),
+    (keys, groups): (u64, u64),
+    (words, text_keys): (usize, usize),
+) -> [u64; 6] {
+    [slots, slot_mask, keys, groups, words as u64, text_keys as u64]
+}
+
+impl CudaExecution {
+    /// Makes the table larger, if there is memory for it; whether it did. Waits for `stream`, in which the kernels so
+    /// far come before, and all later ones must come after.
+    pub(super) fn grow(&mut self, stream: &Stream) -> Result<bool, CudaError> {
+        let (Some(state), Some(loaded)) = (&self.state, self.kernels.first()) else {
+            return Ok(false);
+        };
+        let program = &loaded.kernel.program;
+        // SAFETY: both states are held until the stream is waited for below, whether the copies could be queued or
+        // not, and no kernel of the execution runs meanwhile: the caller's promise.
+        let made = unsafe { state.larger(&self.device, program, stream) }.and_then(|made| {
+            let Some((larger, used)) = made else { return Ok(None) };
+            let Some(groups) = &larger.groups else { return Ok(None) };
+            // SAFETY: as above.
+            unsafe { rehash(&self.device, stream, groups, used) }?;
+            Ok(Some(larger))
+        });
+        stream.synchronize()?;
+        let Some(larger) = made? else { return Ok(false) };
+        tracing::debug!(bytes = larger.device_bytes(), "a larger table of groups");
+        self.state = Some(larger);
+        Ok(true)
+    }
+}
+
+/// Queues what enters the groups of a table in its slots, which are free.
+///
+/// # Safety
+/// The table must live until the stream has done it, and nothing else use it meanwhile.
+unsafe fn rehash(
+    device: &CudaDevice,
+    stream: &Stream,
+    table: &GroupBuffers,
+    used: u32,
+) -> Result<(), CudaError> {
+    if used == 0 {
+        return Ok(());
+    }
+    let function = device.function(&rehash_source(), KERNEL_NAME)?;
+    let slots = (table.slots.ptr(), table.room.slots() - 1);
+    let key = (table.layout.words, table.layout.text_keys);
+    let words = rehash_params(slots, (table.keys.ptr(), used.into()), key);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut args = LaunchArgs::new();
+    args.push_bytes(&bytes);
+    let grid = Grid {
+        blocks: used.div_ceil(BLOCK_THREADS).min(1 << 16),
+        threads: BLOCK_THREADS,
+        shared_bytes: 0,
+    };
+    // SAFETY: the struct is filled field by field as `rehash.cu` declares it; the table is the caller's promise.
+    unsafe { launch(&function, grid, stream, &mut args) }?;
+    Ok(())
+}

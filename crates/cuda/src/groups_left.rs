@@ -1,0 +1,252 @@
+//! Groups that a run left on its device, for a pipeline that reads them there.
+//!
+//! ```text
+//! group table ─► columns of a window of groups ─► the reading pipeline's kernel ─► its own state
+//!                 ▲                                        │
+//!                 └────────── the next window ◄────────────┘
+//! ```
+//!
+//! The table stays as it is, so that whoever finds that the pipeline does not run here can still take
+//! the groups to the host.
+
+use std::sync::Arc;
+
+use headrace_gpu::DeviceBuffer;
+use headrace_ir::Source;
+use headrace_pipeline::bound::Bound;
+use headrace_pipeline::{ExecError, SourceInfo, WhyNot};
+
+use crate::device_state::{DeviceState, GroupBuffers};
+use crate::error::CudaError;
+use crate::execution::CudaExecution;
+use crate::group_columns::{ColumnTarget, GroupAddresses, GroupColumn};
+use crate::layout::SegmentLayout;
+use crate::program::{CudaProgram, DeviceColumn, DeviceSegment};
+use crate::rows::RowOutput;
+use crate::tuning::Tuning;
+
+/// Device memory of the columns of a window.
+const WINDOW_BYTES_MAX: u64 = 1 << 30;
+
+/// Groups of a window, at most and at least: what the kernels of a rows sink may put out at once, and what keeps a GPU
+/// busy.
+const WINDOW_ROWS_MAX: u64 = 16 << 20;
+const WINDOW_ROWS_MIN: u64 = 1 << 16;
+
+/// The groups of one run, all of them in the table of one device.
+pub struct GroupsLeft<'a> {
+    execution: &'a CudaExecution,
+    state: &'a DeviceState,
+    groups: &'a GroupBuffers,
+    columns: Vec<GroupColumn>,
+    rows: u64,
+}
+
+impl CudaExecution {
+    /// Waits for all launches; the groups that they left, if these are all of the run's. `is_only`: no
+    /// other device has any.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub(crate) fn groups_left(&self, is_only: bool) -> Result<GroupsLeft<'_>, WhyNot> {
+        let state = self.state().ok_or_else(|| WhyNot::new("no row came"))?;
+        let Some(groups) = &state.groups else {
+            return Err(WhyNot::new("its groups are few, and finished on the host"));
+        };
+        if !is_only {
+            return Err(WhyNot::new("groups of several GPUs are merged on the host"));
+        }
+        if self.has_flushed() {
+            return Err(WhyNot::new("there were more groups than device memory may hold"));
+        }
+        let Some(program) = self.kernels().map(|kernel| &kernel.program).next() else {
+            return Err(WhyNot::new("no row came"));
+        };
+        let columns = GroupColumn::of(self.bound(), &groups.layout, &program.accumulators)?;
+        let failed = |error: CudaError| WhyNot::new(error.to_string());
+        self.synchronize().map_err(failed)?;
+        let used = state.take_groups_used(self.stream()).map_err(failed)?;
+        let rows = groups.room.groups(used) as u64;
+        Ok(GroupsLeft { execution: self, state, groups, columns, rows })
+    }
+}
+
+impl GroupsLeft<'_> {
+    /// How many there are.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// What a pipeline over them knows before it runs; `source` says which columns it reads.
+    ///
+    /// # Errors
+    /// [`ExecError::Internal`] for columns that they do not have.
+    pub fn info(&self, source: &Source) -> Result<SourceInfo, ExecError> {
+        let columns = self.read(source)?.iter().map(|column| column.info()).collect();
+        Ok(SourceInfo { columns, rows_max: self.rows.max(1), remaps: Vec::new() })
+    }
+
+    fn read(&self, source: &Source) -> Result<Vec<&GroupColumn>, ExecError> {
+        let missing = || ExecError::Internal(format!("columns of {} that are not there", source.table));
+        source.ordinals.iter().map(|&column| self.columns.get(column).ok_or_else(missing)).collect()
+    }
+
+    /// Runs a pipeline over them that was bound for [`Self::info`]. Its rows go to `output`, as do hashed groups
+    /// when their table fills.
+    ///
+    /// # Errors
+    /// What the CUDA processor cannot do, a result that does not fit its type, as a [`WhyNot`]; nothing
+    /// has gone to `output` then. The failure of a row, or [`CudaError::Gpu`].
+    pub(crate) fn run(
+        &self,
+        source: &Source,
+        bound: &Arc<Bound>,
+        output: &RowOutput<'_>,
+    ) -> Result<CudaExecution, CudaError> {
+        let columns = self.read(source)?;
+        let layout = SegmentLayout { columns: columns.iter().map(|column| column.layout()).collect() };
+        CudaProgram::compile(Arc::clone(bound), &layout, Tuning::FULL)?;
+        self.check_fit()?;
+        let layouts = std::slice::from_ref(&layout);
+        let mut execution = CudaExecution::new(self.execution.device(), bound, layouts)?;
+        // A kernel of another pipeline may load other columns ahead.
+        let read: Vec<usize> =
+            execution.kernels().flat_map(|kernel| kernel.program.columns_read()).collect();
+        let columns = columns.into_iter().enumerate();
+        let columns: Vec<_> = columns.filter(|(register, _)| read.contains(register)).collect();
+        let window = Window::new(&execution, &columns, self.rows)?;
+        let ran = self.run_windows(&mut execution, &layout, (&window, &columns), output);
+        if ran.is_err() {
+            // Kernels may still use the window.
+            execution.wait();
+        }
+        ran.map(|()| execution)
+    }
+
+    fn run_windows(
+        &self,
+        execution: &mut CudaExecution,
+        layout: &SegmentLayout,
+        (window, columns): (&Window, &[(usize, &GroupColumn)]),
+        output: &RowOutput<'_>,
+    ) -> Result<(), CudaError> {
+        for first in (0..self.rows).step_by(window.rows as usize) {
+            if output.is_enough() {
+                break;
+            }
+            let rows = (first, window.rows.min(self.rows - first));
+            let segment = self.make(execution, window, columns, rows)?;
+            let segments = std::slice::from_ref(&segment);
+            // SAFETY: the window's buffers hold these rows in this layout, written earlier on the execution's
+            // stream, and texts point into the table. Both stay until the kernels are done, for which the
+            // execution waits in the call, and the caller if it fails.
+            unsafe { execution.run(layout, segments, window.rows, output) }?;
+        }
+        Ok(())
+    }
+
+    /// That every result fits its type: nothing may be read before.
+    fn check_fit(&self) -> Result<(), CudaError> {
+        let (device, stream) = (self.execution.device(), self.execution.stream());
+        if !self.columns.iter().any(GroupColumn::may_misfit) {
+            return Ok(());
+        }
+        let misfit = device.upload(&[0; 16])?;
+        let addresses = self.accumulators();
+        let to = ColumnTarget { values: 0, validity: 0, misfit: misfit.ptr() };
+        let mut told = [0; 4];
+        for column in self.columns.iter().filter(|column| column.may_misfit()) {
+            let groups = self.addresses(&addresses);
+            // SAFETY: the groups stay, and the word is waited for below; if queueing fails, for whatever was
+            // queued before.
+            let queued = unsafe { column.queue(device, stream, &groups, (0, self.rows), to) };
+            if queued.is_err() {
+                self.execution.wait();
+            }
+            queued?;
+        }
+        stream.download(&misfit, 0, &mut told)?;
+        match u32::from_le_bytes(told) {
+            0 => Ok(()),
+            _ => Err(ExecError::WhyNot(WhyNot::new("a result of a group does not fit its type")).into()),
+        }
+    }
+
+    fn accumulators(&self) -> Vec<u64> {
+        (0..self.state.accumulators()).map(|index| self.state.accumulator(index)).collect()
+    }
+
+    fn addresses<'b>(&self, accumulators: &'b [u64]) -> GroupAddresses<'b> {
+        let texts = self.groups.texts.as_ref().map_or(0, DeviceBuffer::ptr);
+        GroupAddresses { keys: self.groups.keys.ptr(), texts, accumulators }
+    }
+
+    /// Queues the making of the columns of a window, in the stream of whoever reads them.
+    fn make(
+        &self,
+        execution: &CudaExecution,
+        window: &Window,
+        wanted: &[(usize, &GroupColumn)],
+        rows: (u64, u64),
+    ) -> Result<DeviceSegment, CudaError> {
+        let accumulators = self.accumulators();
+        let groups = self.addresses(&accumulators);
+        let registers = execution.bound().source_registers;
+        let mut columns = vec![DeviceColumn::default(); registers];
+        for ((register, column), (values, validity)) in wanted.iter().zip(&window.columns) {
+            let validity = validity.as_ref().map(DeviceBuffer::ptr);
+            let to = ColumnTarget {
+                values: values.ptr(),
+                validity: validity.unwrap_or(0),
+                misfit: window.misfit.ptr(),
+            };
+            // SAFETY: the buffers have room for a window of rows; they and the groups outlive the execution's
+            // kernels, as `run` sees to.
+            unsafe { column.queue(execution.device(), execution.stream(), &groups, rows, to) }?;
+            columns[*register] = DeviceColumn {
+                values: values.ptr(),
+                form: column.layout().form,
+                validity,
+                ..DeviceColumn::default()
+            };
+        }
+        Ok(DeviceSegment { rows: rows.1 as u32, columns })
+    }
+}
+
+/// Buffers for the columns of so many groups.
+struct Window {
+    rows: u64,
+    /// Values and validity.
+    columns: Vec<(DeviceBuffer, Option<DeviceBuffer>)>,
+    /// Nobody looks at it: all fits.
+    misfit: DeviceBuffer,
+}
+
+impl Window {
+    fn new(
+        execution: &CudaExecution,
+        wanted: &[(usize, &GroupColumn)],
+        groups: u64,
+    ) -> Result<Self, CudaError> {
+        let device = execution.device();
+        const SAMPLE_ROWS: u64 = 1 << 10;
+        let bytes = |rows| wanted.iter().map(|(_, c)| c.value_bytes(rows) + c.validity_bytes(rows)).sum();
+        let sample_bytes: u64 = bytes(SAMPLE_ROWS);
+        let rows = (WINDOW_BYTES_MAX * SAMPLE_ROWS / sample_bytes.max(1))
+            .clamp(WINDOW_ROWS_MIN, WINDOW_ROWS_MAX)
+            .min(groups)
+            .max(1)
+            .next_multiple_of(64);
+        let buffers = |(_, column): &(usize, &GroupColumn)| {
+            let values = device.alloc(column.value_bytes(rows) as usize)?;
+            let validity = match column.validity_bytes(rows) {
+                0 => None,
+                bytes => Some(device.alloc(bytes as usize)?),
+            };
+            Ok((values, validity))
+        };
+        let columns = wanted.iter().map(buffers).collect::<Result<_, CudaError>>()?;
+        Ok(Self { rows, columns, misfit: device.alloc(16)? })
+    }
+}

@@ -1,0 +1,149 @@
+//! Groups as columns of the device: another pipeline that reads them there finds what the host makes of
+//! them.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use headrace_cuda::parts::{
+    ColumnTarget, DeviceColumn, DeviceSegment, GroupColumn, group_column_source,
+};
+use headrace_cuda::{CudaProgram, SegmentLayout, Tuning};
+use headrace_ir::{Field, Input, Pipeline, Sink, Source};
+use headrace_pipeline::SourceInfo;
+use headrace_pipeline::bind::{BindOptions, Lookups, bind};
+use headrace_pipeline::bound::{Bound, BoundSink, Grouping};
+use headrace_pipeline::cpu::WorkerOptions;
+
+use crate::corpus;
+use crate::data::Table;
+use crate::differential::{Answer, bound_with, failed_of, lines, on_cpu, shapes, text_shapes};
+use crate::shim::{LeftOnShim, Memory, build_library, run, run_segments, segments};
+
+/// The kernel, ready to run on the host.
+struct Kernel {
+    _folder: tempfile::TempDir,
+    library: PathBuf,
+}
+
+impl Kernel {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let source = group_column_source();
+        let library = build_library(folder.path(), source.text, "headrace_group_column");
+        Self { _folder: folder, library }
+    }
+
+    /// Makes a column; whether all fit.
+    fn make(&self, column: &GroupColumn, left: &LeftOnShim<'_>, values: u64, validity: u64) -> bool {
+        let mut misfit = Memory::zeroed(16);
+        let to = ColumnTarget { values, validity, misfit: misfit.address() };
+        run(&self.library, &column.params(&left.groups, (0, left.rows), to), 3);
+        misfit.bytes(4) == [0; 4]
+    }
+}
+
+const ROOM: (u64, u64) = (u64::MAX, u64::MAX);
+
+/// All columns of the groups that a run left, as a pipeline over them puts them out; an error if a value does
+/// not fit.
+fn read_back(kernel: &Kernel, bound: &Bound, columns: &[GroupColumn], left: &LeftOnShim<'_>) -> Answer {
+    let fits = |column: &GroupColumn| kernel.make(column, left, 0, 0);
+    if !columns.iter().filter(|column| column.may_misfit()).all(fits) {
+        return Err("does not fit".into());
+    }
+    let BoundSink::Aggregate { keys, calls, .. } = &bound.sink else { panic!("no groups") };
+    let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|call| &call.field));
+    let fields: Vec<Field> = fields.cloned().collect();
+    let ordinals = (0..fields.len()).collect();
+    let source = Source { input: Input::Stage(0), table: "groups".into(), columns: fields, ordinals };
+    let sink = Sink::Rows { columns: source.all_columns(), limit: None };
+    let pipeline = Pipeline { source, steps: vec![], sink };
+    let info = SourceInfo {
+        columns: columns.iter().map(GroupColumn::info).collect(),
+        rows_max: left.rows.max(1),
+        remaps: vec![],
+    };
+    let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
+    let reader = Arc::new(bind(&pipeline, &info, &[], &options).unwrap());
+    let layout = SegmentLayout { columns: columns.iter().map(GroupColumn::layout).collect() };
+    let program = CudaProgram::compile(Arc::clone(&reader), &layout, Tuning::FULL).unwrap();
+    let mut memory = Vec::new();
+    let made = columns.iter().map(|column| {
+        let mut values = Memory::zeroed(column.value_bytes(left.rows) as usize);
+        let mut validity = Memory::zeroed(column.validity_bytes(left.rows) as usize);
+        let is_nullable = column.layout().validity;
+        let validity_address = if is_nullable { validity.address() } else { 0 };
+        assert!(kernel.make(column, left, values.address(), validity_address));
+        let made = DeviceColumn {
+            values: values.address(),
+            form: column.layout().form,
+            validity: is_nullable.then_some(validity_address),
+            ..DeviceColumn::default()
+        };
+        memory.extend([values, validity]);
+        made
+    });
+    let segment = DeviceSegment { rows: left.rows as u32, columns: made.collect() };
+    let room = ((ROOM, &WorkerOptions::new(1 << 30)), None);
+    let (batches, ..) = run_segments((&reader, &program), &[segment], room, &mut |_| {})?;
+    Ok(lines(&batches))
+}
+
+/// What the columns of a case's groups are; `None`: they are not all made on the device, or there are none.
+fn compared(kernel: &Kernel, case: &corpus::Case, table: &Table) -> Option<(Answer, Answer)> {
+    let hashed = BindOptions { dense_groups_max: 0, ..BindOptions::default() };
+    let bound = bound_with(case, table, &corpus::builds(), hashed).unwrap();
+    if !matches!(bound.sink, BoundSink::Aggregate { grouping: Grouping::Hash, .. }) {
+        return None;
+    }
+    let program = CudaProgram::compile(Arc::clone(&bound), &table.layout(), Tuning::FULL).ok()?;
+    let layout = program.group_table.as_ref()?;
+    let columns = GroupColumn::of(&bound, layout, &program.accumulators).ok()?;
+    let mut memory = Vec::new();
+    let segments = segments(table, &[], &mut memory);
+    let mut found = None;
+    let mut take = |left: &LeftOnShim<'_>| found = Some(read_back(kernel, &bound, &columns, left));
+    let room = ((ROOM, &WorkerOptions::new(1 << 30)), None);
+    // An error of the groups is compared, too.
+    let ran = run_segments((&bound, &program), &segments, room, &mut take);
+    let found = found.or_else(|| ran.err().map(Err))?;
+    Some((on_cpu(&bound, table), found))
+}
+
+#[test]
+fn host_shim_groups_as_columns_are_what_the_host_makes_of_them() {
+    let kernel = Kernel::new();
+    let cases = corpus::cases().into_iter().chain(corpus::results_by_key());
+    let plain = cases.flat_map(|case| {
+        let case = Arc::new(case);
+        shapes()[1..3].to_vec().into_iter().map(move |shape| (Arc::clone(&case), shape))
+    });
+    let texts = corpus::plain_texts().into_iter().map(|case| (Arc::new(case), text_shapes()[1]));
+    let work = plain.chain(texts).map(|(case, shape)| (format!("{} {shape:?}", case.name), (case, shape)));
+    let compared_cases = Mutex::new(Vec::new());
+    let failed = failed_of(work, |(case, shape)| {
+        let table = Table::random(shape, &[1000, 130, 7, 1]);
+        let Some((host, device)) = compared(&kernel, &case, &table) else { return };
+        match (&host, &device) {
+            (Err(_), Err(_)) => {}
+            _ => assert_eq!(host, device, "{}", case.name),
+        }
+        compared_cases.lock().unwrap().push((case.name, host.is_ok()));
+    });
+    assert!(failed.is_empty(), "{failed:#?}");
+    let compared = compared_cases.into_inner().unwrap();
+    let right = compared.iter().filter(|(_, is_right)| *is_right).count();
+    assert!(right >= 100, "only these were compared: {compared:?}");
+    for own in corpus::results_by_key() {
+        let is_compared = compared.iter().any(|(name, is_right)| *name == own.name && *is_right);
+        assert!(is_compared, "{} was not compared", own.name);
+    }
+}
+
+#[test]
+fn host_shim_a_total_beyond_its_type_is_told_before_anything_is_read() {
+    let table = Table::random(shapes()[1], &[1000]);
+    let (host, device) = compared(&Kernel::new(), &corpus::total_beyond_its_type(), &table).unwrap();
+    assert!(host.is_err_and(|error| error.contains("overflow")), "a total of 2^72");
+    assert_eq!(device, Err("does not fit".into()));
+}
