@@ -202,13 +202,14 @@ impl DeviceState {
         };
         // SAFETY: the caller's promise, here and below.
         unsafe { larger.clear(stream) }?;
-        let copy = |to: &DeviceBuffer, at: usize, from: &DeviceBuffer, from_at: usize, bytes: usize| {
-            if bytes == 0 {
-                return Ok(());
-            }
-            // SAFETY: as above.
-            unsafe { stream.copy_d2d_async(to, at, from, from_at, bytes) }
-        };
+        let copy =
+            |to: &DeviceBuffer, at: usize, from: &DeviceBuffer, from_at: usize, bytes: usize| {
+                if bytes == 0 {
+                    return Ok(());
+                }
+                // SAFETY: as above.
+                unsafe { stream.copy_d2d_async(to, at, from, from_at, bytes) }
+            };
         copy(&larger.buffer, 0, &self.buffer, 0, self.header_bytes())?;
         for (to, from) in larger.parts.iter().zip(&self.parts) {
             let bytes = used * from.kind.bytes() as usize;

@@ -175,7 +175,8 @@ impl GroupColumn {
         let kind = kinds[call.value];
         let is_count = call.function == AggregateFunction::Count;
         let result = &call.field.data_type;
-        let refused = || Err(WhyNot::new(format!("{} as {result} is finished on the host", call.text)));
+        let refused =
+            || Err(WhyNot::new(format!("{} as {result} is finished on the host", call.text)));
         let column = Self {
             entries: Entries::Accumulator {
                 value: call.value,
@@ -201,11 +202,11 @@ impl GroupColumn {
             (AggregateFunction::Sum, Kind::Float, DataType::Float32) => {
                 Self { form: Form::SingleFloats, value_bytes: 4, ..column }
             }
-            (AggregateFunction::Sum, _, DataType::Int64 | DataType::UInt64 | DataType::Decimal128 { .. })
-                if is_total =>
-            {
-                column.totals(result, call.on_overflow)
-            }
+            (
+                AggregateFunction::Sum,
+                _,
+                DataType::Int64 | DataType::UInt64 | DataType::Decimal128 { .. },
+            ) if is_total => column.totals(result, call.on_overflow),
             (AggregateFunction::Avg, Kind::Float, DataType::Float64) => {
                 Self { form: Form::FloatMeans, ..column }
             }
@@ -272,13 +273,16 @@ impl GroupColumn {
     /// How values lie that are held as `repr` says, which the type must imply.
     fn held_as(self, repr: &Repr, data_type: &DataType) -> Result<Self, WhyNot> {
         if let (Repr::Code(dictionary), DataType::Utf8) = (repr, data_type) {
-            let info = SourceColumn { dictionary: Some(dictionary.clone()), range: None, ..self.info };
+            let info =
+                SourceColumn { dictionary: Some(dictionary.clone()), range: None, ..self.info };
             return Ok(Self { layout: ColumnForm::Codes(4), info, ..self });
         }
         let is_implied = Repr::of(data_type).is_some_and(|implied| implied.same_as(repr));
         match repr {
             _ if !is_implied => Err(WhyNot::new(format!("a {data_type} that is held otherwise"))),
-            Repr::Bool => Ok(Self { form: Form::Bits, value_bytes: 0, layout: ColumnForm::Bits, ..self }),
+            Repr::Bool => {
+                Ok(Self { form: Form::Bits, value_bytes: 0, layout: ColumnForm::Bits, ..self })
+            }
             Repr::Str => Ok(Self { layout: ColumnForm::Text, ..self }),
             _ => Ok(self),
         }

@@ -87,7 +87,8 @@ impl GroupsLeft<'_> {
     }
 
     fn read(&self, source: &Source) -> Result<Vec<&GroupColumn>, ExecError> {
-        let missing = || ExecError::Internal(format!("columns of {} that are not there", source.table));
+        let missing =
+            || ExecError::Internal(format!("columns of {} that are not there", source.table));
         source.ordinals.iter().map(|&column| self.columns.get(column).ok_or_else(missing)).collect()
     }
 
@@ -104,7 +105,8 @@ impl GroupsLeft<'_> {
         output: &RowOutput<'_>,
     ) -> Result<CudaExecution, CudaError> {
         let columns = self.read(source)?;
-        let layout = SegmentLayout { columns: columns.iter().map(|column| column.layout()).collect() };
+        let layout =
+            SegmentLayout { columns: columns.iter().map(|column| column.layout()).collect() };
         CudaProgram::compile(Arc::clone(bound), &layout, Tuning::FULL)?;
         self.check_fit()?;
         let layouts = std::slice::from_ref(&layout);
@@ -168,7 +170,10 @@ impl GroupsLeft<'_> {
         stream.download(&misfit, 0, &mut told)?;
         match u32::from_le_bytes(told) {
             0 => Ok(()),
-            _ => Err(ExecError::WhyNot(WhyNot::new("a result of a group does not fit its type")).into()),
+            _ => {
+                Err(ExecError::WhyNot(WhyNot::new("a result of a group does not fit its type"))
+                    .into())
+            }
         }
     }
 
@@ -231,7 +236,8 @@ impl Window {
     ) -> Result<Self, CudaError> {
         let device = execution.device();
         const SAMPLE_ROWS: u64 = 1 << 10;
-        let bytes = |rows| wanted.iter().map(|(_, c)| c.value_bytes(rows) + c.validity_bytes(rows)).sum();
+        let bytes =
+            |rows| wanted.iter().map(|(_, c)| c.value_bytes(rows) + c.validity_bytes(rows)).sum();
         let sample_bytes: u64 = bytes(SAMPLE_ROWS);
         let rows = (WINDOW_BYTES_MAX * SAMPLE_ROWS / sample_bytes.max(1))
             .clamp(WINDOW_ROWS_MIN, WINDOW_ROWS_MAX)

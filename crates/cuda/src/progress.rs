@@ -37,7 +37,12 @@ impl Progress {
     }
 
     /// Notes a launch; where its warps begin, and where they write down the run at which they leave.
-    pub(crate) fn launched(&mut self, again: Again, shape: LaunchShape, renewals: u64) -> (u64, u64) {
+    pub(crate) fn launched(
+        &mut self,
+        again: Again,
+        shape: LaunchShape,
+        renewals: u64,
+    ) -> (u64, u64) {
         (self.shape, self.renewals) = (Some(shape), renewals);
         let runs = self.runs.ptr();
         match again {

@@ -10,9 +10,9 @@ use headrace_flow::{
 };
 use headrace_io::Kept;
 use headrace_ir::Source;
-use headrace_pipeline::{ExecError, WhyNot};
 use headrace_pipeline::bound::{Bound, BoundSink};
 use headrace_pipeline::state::DenseState;
+use headrace_pipeline::{ExecError, WhyNot};
 use parking_lot::Mutex;
 
 use crate::device::CudaDevice;

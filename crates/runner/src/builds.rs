@@ -255,10 +255,11 @@ impl Run<'_> {
             batches.push(batch);
             refused.is_ok()
         };
-        let streamed = match self.over_groups(&rows, builds, left, Outlet::from(&emit as Emit<'_>))? {
-            Ok(streamed) => streamed,
-            Err(why) => return Ok(Err(why)),
-        };
+        let streamed =
+            match self.over_groups(&rows, builds, left, Outlet::from(&emit as Emit<'_>))? {
+                Ok(streamed) => streamed,
+                Err(why) => return Ok(Err(why)),
+            };
         let report = streamed.report(&stage.source, started);
         let (batches, _memory, refused) = held.into_inner();
         refused?;

@@ -81,7 +81,9 @@ fn run_resident(
     let bound = Arc::clone(prepared.runs.bound());
     let options = task.runner.group_options(task.groups, task.threads, task.token);
     let output = RowOutput::new(&bound, &options, task.outlet.emit)?;
-    let Some((answer, mut race)) = prepared.runs.run(&output, task.outlet.take)? else { return Ok(None) };
+    let Some((answer, mut race)) = prepared.runs.run(&output, task.outlet.take)? else {
+        return Ok(None);
+    };
     // Columns that were on the device come from files that may have changed since.
     task.table.source().check_unchanged()?;
     race.path_reasons.clone_from(&prepared.notes);
@@ -129,7 +131,8 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let options = task.runner.group_options(task.groups, task.threads, task.token);
     let output = RowOutput::new(&bound, &options, task.outlet.emit)?;
     // The race checks the files of all chunks, those too whose columns are on a GPU.
-    let (answer, mut race) = run.stream(race_options(task), task.token, &output, task.outlet.take)?;
+    let (answer, mut race) =
+        run.stream(race_options(task), task.token, &output, task.outlet.take)?;
     race.path_reasons.extend(notes);
     let mut scope = Scope::of(&totals.lock());
     if let Some(pages) = pages {

@@ -119,7 +119,8 @@ impl Run<'_> {
             return Ok(Err(WhyNot::new(format!("auto: the cores read {groups} groups sooner"))));
         }
         let watched = outlet.watched();
-        let (emit, take) = (|batch| watched.emit(batch), |groups: TakenGroups<'_, '_>| watched.take(groups));
+        let (emit, take) =
+            (|batch| watched.emit(batch), |groups: TakenGroups<'_, '_>| watched.take(groups));
         let outlet = watched.outlet(&emit, &take);
         let done = cuda::run_over(
             &Task {

@@ -71,7 +71,8 @@ impl Run<'_> {
         let divider =
             Divider::new(dividing, &memory, memory.limit_bytes() / 2, self.runner.spill_folder())?;
         let emit = |batch| divider.push(batch);
-        let mut streamed = self.stream_over(graph, &rows, settings, Outlet::from(&emit as Emit<'_>));
+        let mut streamed =
+            self.stream_over(graph, &rows, settings, Outlet::from(&emit as Emit<'_>));
         if let Ok(streamed) = &mut streamed
             && let Output::Batches(rest) = &mut streamed.done.output
         {

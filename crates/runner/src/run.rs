@@ -271,7 +271,8 @@ impl Run<'_> {
         outlet: Outlet<'_>,
     ) -> Result<(), RunError> {
         let watched = outlet.watched();
-        let (emit, take) = (|batch| watched.emit(batch), |groups: TakenGroups<'_, '_>| watched.take(groups));
+        let (emit, take) =
+            (|batch| watched.emit(batch), |groups: TakenGroups<'_, '_>| watched.take(groups));
         let (started, stage) = (Instant::now(), graph.stage(number)?);
         let streamed = self.stream_over(graph, stage, settings, watched.outlet(&emit, &take))?;
         let report = streamed.report(&stage.source, started);
@@ -379,7 +380,8 @@ impl Run<'_> {
         }
         let started = Instant::now();
         let watched = outlet.watched();
-        let (emit, take) = (|batch| watched.emit(batch), |groups: TakenGroups<'_, '_>| watched.take(groups));
+        let (emit, take) =
+            (|batch| watched.emit(batch), |groups: TakenGroups<'_, '_>| watched.take(groups));
         let outlet = watched.outlet(&emit, &take);
         let error = match cuda::run(&Task { outlet, ..task }) {
             Ok(done) => {

@@ -34,7 +34,13 @@ impl Kernel {
     }
 
     /// Makes a column; whether all fit.
-    fn make(&self, column: &GroupColumn, left: &LeftOnShim<'_>, values: u64, validity: u64) -> bool {
+    fn make(
+        &self,
+        column: &GroupColumn,
+        left: &LeftOnShim<'_>,
+        values: u64,
+        validity: u64,
+    ) -> bool {
         let mut misfit = Memory::zeroed(16);
         let to = ColumnTarget { values, validity, misfit: misfit.address() };
         run(&self.library, &column.params(&left.groups, (0, left.rows), to), 3);
@@ -46,7 +52,12 @@ const ROOM: (u64, u64) = (u64::MAX, u64::MAX);
 
 /// All columns of the groups that a run left, as a pipeline over them puts them out; an error if a value does
 /// not fit.
-fn read_back(kernel: &Kernel, bound: &Bound, columns: &[GroupColumn], left: &LeftOnShim<'_>) -> Answer {
+fn read_back(
+    kernel: &Kernel,
+    bound: &Bound,
+    columns: &[GroupColumn],
+    left: &LeftOnShim<'_>,
+) -> Answer {
     let fits = |column: &GroupColumn| kernel.make(column, left, 0, 0);
     if !columns.iter().filter(|column| column.may_misfit()).all(fits) {
         return Err("does not fit".into());
@@ -55,7 +66,8 @@ fn read_back(kernel: &Kernel, bound: &Bound, columns: &[GroupColumn], left: &Lef
     let fields = keys.iter().map(|key| &key.field).chain(calls.iter().map(|call| &call.field));
     let fields: Vec<Field> = fields.cloned().collect();
     let ordinals = (0..fields.len()).collect();
-    let source = Source { input: Input::Stage(0), table: "groups".into(), columns: fields, ordinals };
+    let source =
+        Source { input: Input::Stage(0), table: "groups".into(), columns: fields, ordinals };
     let sink = Sink::Rows { columns: source.all_columns(), limit: None };
     let pipeline = Pipeline { source, steps: vec![], sink };
     let info = SourceInfo {
@@ -119,7 +131,8 @@ fn host_shim_groups_as_columns_are_what_the_host_makes_of_them() {
         shapes()[1..3].to_vec().into_iter().map(move |shape| (Arc::clone(&case), shape))
     });
     let texts = corpus::plain_texts().into_iter().map(|case| (Arc::new(case), text_shapes()[1]));
-    let work = plain.chain(texts).map(|(case, shape)| (format!("{} {shape:?}", case.name), (case, shape)));
+    let work =
+        plain.chain(texts).map(|(case, shape)| (format!("{} {shape:?}", case.name), (case, shape)));
     let compared_cases = Mutex::new(Vec::new());
     let failed = failed_of(work, |(case, shape)| {
         let table = Table::random(shape, &[1000, 130, 7, 1]);
@@ -143,7 +156,8 @@ fn host_shim_groups_as_columns_are_what_the_host_makes_of_them() {
 #[test]
 fn host_shim_a_total_beyond_its_type_is_told_before_anything_is_read() {
     let table = Table::random(shapes()[1], &[1000]);
-    let (host, device) = compared(&Kernel::new(), &corpus::total_beyond_its_type(), &table).unwrap();
+    let (host, device) =
+        compared(&Kernel::new(), &corpus::total_beyond_its_type(), &table).unwrap();
     assert!(host.is_err_and(|error| error.contains("overflow")), "a total of 2^72");
     assert_eq!(device, Err("does not fit".into()));
 }

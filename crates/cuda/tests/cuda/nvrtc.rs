@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use headrace_cuda::parts::{COMPILE_OPTIONS, gather_source, narrow_source, pages_source};
+use headrace_cuda::parts::{
+    COMPILE_OPTIONS, gather_source, group_column_source, narrow_source, pages_source, rehash_source,
+};
 use headrace_cuda::{CudaProgram, Tuning};
 use headrace_gpu::{Compiler, Cubin};
 use headrace_pipeline::BuildTable;
@@ -88,7 +90,7 @@ fn nvrtc_compiles_the_star_schema_benchmark_within_64_registers() {
 #[ignore = "needs NVRTC"]
 fn nvrtc_compiles_the_kernels_that_narrow_columns_and_gather_texts() {
     let compiler = Compiler::load(None).unwrap();
-    for source in [narrow_source(), gather_source()] {
+    for source in [narrow_source(), gather_source(), group_column_source(), rehash_source()] {
         let cubin = compiler.compile(&source, "sm_90", &COMPILE_OPTIONS).unwrap();
         assert_eq!(registers_and_stack_bytes(&cubin).1, 0);
     }

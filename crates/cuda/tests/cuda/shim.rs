@@ -11,8 +11,7 @@ use arrow_array::RecordBatch;
 use headrace_cuda::parts::{
     ColumnForm, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment, Downloaded,
     GroupAddresses, GroupRoom, HEADERS, KERNEL_NAME, Param, RowRoom, TEXT_VALUE_BYTES,
-    accumulator_state, base_of, piece_bytes, rehash_params,
-    text_lengths,
+    accumulator_state, base_of, piece_bytes, rehash_params, text_lengths,
 };
 use headrace_cuda::{CudaProgram, RowOutput, StepsLeft, Tuning};
 use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
@@ -248,7 +247,8 @@ impl GroupMemory {
         let entries = room.map_or(program.groups, |room| room.capacity);
         let room = room.unwrap_or(none);
         let words = program.group_table.as_ref().map_or(1, |table| table.words);
-        let accumulators = program.accumulators.iter().map(|a| Memory::of(&first_entries(*a, entries)));
+        let accumulators =
+            program.accumulators.iter().map(|a| Memory::of(&first_entries(*a, entries)));
         Self {
             room,
             slots: Memory::of(&vec![0xff; room.slots() as usize * 4]),
@@ -453,7 +453,8 @@ pub fn run_segments(
         let entries_of = kinds.zip(left.iter().map(Vec::as_slice));
         let is_full = limit.is_some_and(|limit| u64::from(used) > limit);
         if !is_full && flushes == 0 {
-            let accumulators: Vec<u64> = table.accumulators.iter_mut().map(Memory::address).collect();
+            let accumulators: Vec<u64> =
+                table.accumulators.iter_mut().map(Memory::address).collect();
             let (keys, texts) = (table.keys.address(), table.texts.address());
             let groups = GroupAddresses { keys, texts, accumulators: &accumulators };
             take(&LeftOnShim { groups, rows: count as u64 });

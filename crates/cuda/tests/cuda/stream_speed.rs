@@ -101,7 +101,8 @@ impl Stored {
     ) -> (Vec<String>, RaceReport) {
         let run = self.run(devices, query);
         let output = rows_of_none(&query.bound);
-        let (answer, report) = run.stream(options.clone(), &CancelToken::new(), &output, None).unwrap();
+        let (answer, report) =
+            run.stream(options.clone(), &CancelToken::new(), &output, None).unwrap();
         assert_eq!(report.bytes_by_path.total(), self.bytes);
         (text(&query.bound, answer), report)
     }

@@ -22,6 +22,11 @@ const DIRECT_ENTRIES_MIN: u64 = 4 << 20;
 const DIRECT_BITS_MIN: u64 = 8 * DIRECT_ENTRIES_MIN;
 /// But never more than this: 1 Gi bits are 128 MiB.
 const DIRECT_ENTRIES_MAX: u64 = 1 << 30;
+/// Nor so many that it takes more than this many times what a hash table takes: it would be made, and brought to a
+/// device, for longer than it is probed.
+const DIRECT_BYTES_FACTOR: u64 = 4;
+/// What a hash table takes for a row beside its payload: two to four slots of a row number and a key.
+const HASHED_ROW_BYTES: u64 = 40;
 
 /// Payload columns of fewer rows are laid out before another thread has begun.
 const THREAD_ROWS_MIN: usize = 1 << 16;
@@ -95,8 +100,7 @@ impl BuildTable {
                 "build {name} has {rows} rows; at most 2^32 - 2 can be numbered"
             )));
         }
-        let direct =
-            if options.nulls_equal { None } else { direct_index(&keys, rows, payload.is_empty()) };
+        let direct = if options.nulls_equal { None } else { direct_index(&keys, &payload, rows) };
         let (index, placement, unique) = match direct {
             Some((index, placement)) => (index, placement, true),
             None => {
@@ -161,8 +165,8 @@ fn rows_without_null(keys: &[BuildColumn<'_>], rows: usize) -> Option<Vec<u32>> 
 /// A direct-address table, if there is one integer key, dense enough, without duplicates.
 fn direct_index(
     keys: &[BuildColumn<'_>],
+    payload: &[BuildColumn<'_>],
     rows: usize,
-    is_bits: bool,
 ) -> Option<(BuildIndex, Placement)> {
     let [key] = keys else { return None };
     if !key.repr.is_integer_like() {
@@ -172,9 +176,7 @@ fn direct_index(
     let base = values.iter().copied().min().unwrap_or(0);
     let max = values.iter().copied().max().unwrap_or(-1);
     let domain = u64::try_from(i128::from(max) - i128::from(base) + 1).ok()?;
-    let at_least = if is_bits { DIRECT_BITS_MIN } else { DIRECT_ENTRIES_MIN };
-    let allowed = (rows as u64).saturating_mul(DIRECT_ENTRIES_A_ROW).max(at_least);
-    if domain > allowed.min(DIRECT_ENTRIES_MAX) {
+    if domain > direct_entries_max(rows as u64, payload).min(DIRECT_ENTRIES_MAX) {
         return None;
     }
     let mut present = Presence::empty(base, domain);
@@ -184,6 +186,24 @@ fn direct_index(
     }
     let placement = Placement { entry_of_row: Some(entries), entries: domain as usize };
     Some((BuildIndex::Direct(present), placement))
+}
+
+/// Entries that a direct-address table of so many rows may have.
+fn direct_entries_max(rows: u64, payload: &[BuildColumn<'_>]) -> u64 {
+    if payload.is_empty() {
+        return rows.saturating_mul(DIRECT_ENTRIES_A_ROW).max(DIRECT_BITS_MIN);
+    }
+    // Integers and texts are numbers of one to four bytes, mostly.
+    let value_bytes = |column: &BuildColumn<'_>| match column.repr {
+        Repr::Bool | Repr::I8 | Repr::U8 => 1,
+        Repr::I16 | Repr::U16 => 2,
+        Repr::F64 | Repr::U64 => 8,
+        Repr::I128 => 16,
+        _ => 4,
+    };
+    let entry_bytes: u64 = payload.iter().map(value_bytes).sum();
+    let a_row = DIRECT_BYTES_FACTOR * (HASHED_ROW_BYTES + entry_bytes) / entry_bytes;
+    rows.saturating_mul(a_row.min(DIRECT_ENTRIES_A_ROW)).max(DIRECT_ENTRIES_MIN)
 }
 
 /// NULLs are no numbers: where they may be found, keys are bytes.
@@ -215,4 +235,34 @@ fn payload_bytes(column: &PayloadColumn) -> u64 {
     };
     let validity = column.validity.as_ref().map_or(0, |bits| bits.len() * 8);
     (entries * width + validity) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use headrace_columns::vector::{Data, Vector};
+
+    use super::*;
+
+    fn column(repr: Repr) -> BuildColumn<'static> {
+        let field = Field::new("p", DataType::Int64, false);
+        BuildColumn { field, repr, vector: Vector::new(Data::I64(Vec::new().into())) }
+    }
+
+    #[test]
+    fn a_direct_table_is_no_more_than_a_few_times_as_large_as_a_hashed_one() {
+        let [small, word, wide] = [Repr::Bool, Repr::I64, Repr::I128].map(column);
+        // A tenth of the keys of six hundred million.
+        let (rows, domain) = (60_000_000, 600_000_000);
+        assert!(direct_entries_max(rows, std::slice::from_ref(&word)) > domain);
+        // A fortieth, with three columns: 4.8 GB in place of half a gigabyte.
+        let rows = 14_600_000;
+        let three = [column(Repr::I64), column(Repr::I32), column(Repr::Bool)];
+        assert!(direct_entries_max(rows, &three) < domain);
+        for columns in [[small], [word], [wide]] {
+            let a_row = direct_entries_max(rows, &columns) / rows;
+            assert!((10..=DIRECT_ENTRIES_A_ROW).contains(&a_row), "{a_row}");
+            assert_eq!(direct_entries_max(10, &columns), DIRECT_ENTRIES_MIN);
+        }
+        assert_eq!(direct_entries_max(10, &[]), DIRECT_BITS_MIN);
+    }
 }

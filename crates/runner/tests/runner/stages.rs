@@ -310,3 +310,105 @@ fn rows_after_each_step_are_counted() {
         }
     }
 }
+
+/// Sums by a key too far apart for anything but a hash table.
+fn far_sums(table: &StreamTable) -> Pipeline {
+    let source = source(table);
+    let far = Expr::arithmetic(ArithmeticOp::Multiply, source.register(0), number(1_000_000_007));
+    let keys = vec![named("key", far)];
+    let count = AggregateCall::new("n", AggregateFunction::Count, None, DataType::Int64);
+    let sink = Sink::aggregate(keys, vec![count, sum("total", source.register(1))]);
+    Pipeline { source, steps: vec![], sink }
+}
+
+/// Groups that groups, rows, a build and another stage read; what each of these puts out by hand.
+fn over_groups(table: &StreamTable) -> Vec<(Program, Vec<String>)> {
+    let mut totals: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+    for row in 0..ROWS {
+        let (rows, total) = totals.entry(key(row) * 1_000_000_007).or_default();
+        (*rows, *total) = (*rows + 1, *total + value(row));
+    }
+    let count = |name| AggregateCall::new(name, AggregateFunction::Count, None, DataType::Int64);
+    let far = |total: Expr| Expr::arithmetic(ArithmeticOp::Multiply, total, number(1_000_003));
+    let groups = far_sums(table);
+    let read = output(&groups, 0);
+    let large = |least| Step::Filter(Expr::compare(CompareOp::Gt, read.register(2), number(least)));
+    let mut by_total: BTreeMap<i64, i64> = BTreeMap::new();
+    totals.values().for_each(|(_, total)| *by_total.entry(*total).or_default() += 1);
+    // Hashed groups of hashed groups.
+    let again = Pipeline {
+        source: read.clone(),
+        steps: vec![],
+        sink: Sink::aggregate(vec![named("total", far(read.register(2)))], vec![count("n")]),
+    };
+    let text = |(total, n): (&i64, &i64)| format!("{}|{n}", total * 1_000_003);
+    let mut expected: Vec<String> = by_total.iter().map(text).collect();
+    expected.sort();
+    let of_groups = (Program::new(vec![groups.clone()], again.clone()), expected);
+    // Rows of those that are large.
+    let columns = read.all_columns();
+    let sink = Sink::Rows { columns, limit: None };
+    let rows = Pipeline { source: read.clone(), steps: vec![large(2500)], sink };
+    let few = totals.iter().filter(|(_, (_, total))| *total > 2500);
+    let mut expected: Vec<String> =
+        few.clone().map(|(key, (n, total))| format!("{key}|{n}|{total}")).collect();
+    expected.sort();
+    let of_rows = (Program::new(vec![groups.clone()], rows), expected);
+    // A build of them, which the table probes.
+    let far_key =
+        Expr::arithmetic(ArithmeticOp::Multiply, source(table).register(0), number(1_000_000_007));
+    let sink = Sink::Build { keys: vec![named("key", read.register(0))], payload: vec![] };
+    let build = Pipeline { source: read.clone(), steps: vec![large(2500)], sink };
+    let probe = Step::Probe(Probe { kind: ProbeKind::Semi, ..Probe::semi(1, vec![far_key]) });
+    let sink = Sink::aggregate(vec![], vec![count("n")]);
+    let probing = Pipeline { source: source(table), steps: vec![probe], sink };
+    let expected = vec![few.map(|(_, (n, _))| n).sum::<i64>().to_string()];
+    let of_build = (Program::new(vec![groups.clone(), build], probing), expected);
+    // Groups of groups of groups.
+    let read = output(&again, 1);
+    let sink = Sink::aggregate(vec![named("n", far(read.register(1)))], vec![count("totals")]);
+    let mut by_count: BTreeMap<i64, i64> = BTreeMap::new();
+    by_total.values().for_each(|n| *by_count.entry(*n).or_default() += 1);
+    let mut expected: Vec<String> = by_count.iter().map(text).collect();
+    expected.sort();
+    let thrice = Program::new(vec![groups, again], Pipeline { source: read, steps: vec![], sink });
+    vec![of_groups, of_rows, of_build, (thrice, expected)]
+}
+
+#[test]
+fn groups_are_read_by_whatever_reads_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table(folder.path());
+    let runner = Runner::new(&RunnerOptions::default());
+    for (program, expected) in over_groups(&table) {
+        let one = std::slice::from_ref(&table);
+        let (batches, report) = run_on(Processor::Cpu, &runner, &program, one).unwrap();
+        assert_eq!(rows(&batches), expected);
+        let first = report.stages[0].as_ref().unwrap();
+        assert_eq!((first.place, first.rows_out), (Place::Streamed, 50_021));
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_groups_are_read_where_they_lie() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table(folder.path());
+    let runner = Runner::new(&RunnerOptions::default());
+    for (program, expected) in over_groups(&table) {
+        for run in 0..2 {
+            let one = std::slice::from_ref(&table);
+            let (batches, report) = run_on(Processor::Cuda, &runner, &program, one).unwrap();
+            assert_eq!(rows(&batches), expected);
+            let ran: Vec<_> = report.ran().collect();
+            for (stage, report) in &ran {
+                let place = (stage.source.input.clone(), &report.processor, report.place);
+                assert!(report.is_cached || report.processor == "cuda", "run {run}: {place:?}");
+                assert_eq!(report.processor_why_not, None);
+                let is_read = matches!(stage.sink, Sink::Aggregate { .. });
+                let is_last = std::ptr::eq(*stage, ran[ran.len() - 1].0);
+                assert_eq!(is_read && !is_last, report.place == Place::Device, "{place:?}");
+            }
+        }
+    }
+}

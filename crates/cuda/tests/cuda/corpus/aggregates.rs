@@ -193,7 +193,8 @@ pub fn hashed_groups() -> Vec<Case> {
 /// Results by key that the other cases lack.
 pub fn results_by_key() -> Vec<Case> {
     use AggregateFunction::{Avg, Max, Min};
-    let by_key = |name, calls| Case { name, steps: vec![], sink: aggregate(vec![("t", reg("t"))], calls) };
+    let by_key =
+        |name, calls| Case { name, steps: vec![], sink: aggregate(vec![("t", reg("t"))], calls) };
     let float = |name: &str, to| cast(add(reg(name), i32s(-20)), to, CastFailure::Error);
     let floats = |to: DataType| {
         let value = float("k", to);

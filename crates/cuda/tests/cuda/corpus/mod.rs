@@ -21,8 +21,8 @@ mod joins;
 mod texts;
 
 pub use aggregates::hashed_groups;
-pub use builds::builds;
 pub use aggregates::{results_by_key, total_beyond_its_type};
+pub use builds::builds;
 pub use failures::{by_text, corrupt_tables};
 pub use joins::several_matches;
 pub use texts::{corrupt_texts, plain_texts, refused};
