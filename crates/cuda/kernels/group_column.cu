@@ -1,6 +1,8 @@
 // One column of groups as another pipeline reads it: keys from where they lie side by side, results from
 // running values. A thread makes HR_ROWS rows of it, which are a byte of validity.
 //
+// In place of values it makes numbers that are in the order that somebody wants of them, if asked to.
+//
 // A result that does not fit its type, or whose making takes more than 128 bits, is told, and no value of
 // the column must be used then: the host finishes the groups, or says what is wrong.
 #ifndef BLOCK_THREADS
@@ -11,7 +13,10 @@
 #include "headrace/groups.cuh"
 
 // `group_columns.rs` numbers them.
-constexpr u32 VALUES = 0, BITS = 1, TEXT_KEYS = 2, TEXT_EXTREMES = 3, FLOAT_EXTREMES = 4, SINGLE_FLOATS = 5, TOTALS = 6, MEANS = 7, FLOAT_MEANS = 8;
+constexpr u32 VALUES = 0, BITS = 1, TEXT_KEYS = 2, TEXT_EXTREMES = 3, FLOAT_EXTREMES = 4, FLOATS = 5, TOTALS = 6, MEANS = 7, FLOAT_MEANS = 8;
+
+// How numbers are ordered, if they are: all together.
+constexpr u32 ORDERED = 1, DESCENDING = 2, NULLS_FIRST = 4, UNSIGNED = 8;
 
 struct Params {
     // Of the first group, and the bytes from a group's entry to the next.
@@ -33,6 +38,8 @@ struct Params {
     // Of an entry, and of a value of the column.
     alignas(8) u32 entry_bytes;
     alignas(8) u32 value_bytes;
+    // 0: values are made.
+    alignas(8) u32 order;
     // Between which a total or a mean must lie.
     u64 min_low, min_high, max_low, max_high;
     // What a total is multiplied by before it is divided, and how large it may be before it is.
@@ -78,17 +85,22 @@ HR_DEVICE void put_bytes(const Params& p, u64 row, const u8* from, bool is_there
     }
 }
 
-// A total, or a mean of as many values as there are, within its bounds; whether it is.
+// A total, or a mean of as many values as there are; false if it is not within its bounds.
+HR_DEVICE bool finish_total(const Params& p, const u8* entry, u64 count, i128* total)
+{
+    if (!read_total(entry, p.entry_bytes, total)) return false;
+    if (p.form == MEANS) {
+        const i128 most = joined(p.factored_max_low, p.factored_max_high);
+        if (*total > most || *total < -most) return false;
+        *total = *total * joined(p.factor_low, p.factor_high) / i128(count);
+    }
+    return *total >= joined(p.min_low, p.min_high) && *total <= joined(p.max_low, p.max_high);
+}
+
 HR_DEVICE bool put_total(const Params& p, u64 row, const u8* entry, u64 count)
 {
     i128 total;
-    if (!read_total(entry, p.entry_bytes, &total)) return false;
-    if (p.form == MEANS) {
-        const i128 most = joined(p.factored_max_low, p.factored_max_high);
-        if (total > most || total < -most) return false;
-        total = total * joined(p.factor_low, p.factor_high) / i128(count);
-    }
-    if (total < joined(p.min_low, p.min_high) || total > joined(p.max_low, p.max_high)) return false;
+    if (!finish_total(p, entry, count, &total)) return false;
     if (p.value_bytes == 8) put(p, row, u64(total));
     else put(p, row, total);
     return true;
@@ -117,6 +129,54 @@ HR_DEVICE void put_float(const Params& p, u64 row, f64 value)
     else put(p, row, value);
 }
 
+// Unsigned numbers in the order of signed ones. What takes more than 64 bits is as the last of its side: it ties.
+HR_DEVICE u64 in_order(i128 value)
+{
+    const i128 first = hr::Limits<i64>::min, last = hr::Limits<i64>::max;
+    const i64 held = i64(value < first ? first : value > last ? last : value);
+    return u64(held) ^ 1ull << 63;
+}
+
+HR_DEVICE u64 integer_in_order(const Params& p, const u8* entry)
+{
+    if (p.form == BITS) return u64(*entry != 0);
+    if (p.value_bytes == 16) {
+        const u64* words = reinterpret_cast<const u64*>(entry);
+        return in_order(joined(words[0], words[1]));
+    }
+    u64 bits = 0;
+    for (u32 byte = 0; byte < p.value_bytes; ++byte) bits |= u64(entry[byte]) << 8 * byte;
+    if (p.order & UNSIGNED) return bits;
+    const u32 unused = 64 - 8 * p.value_bytes;
+    return u64(i64(bits << unused) >> unused) ^ 1ull << 63;
+}
+
+// Of the float that it becomes.
+HR_DEVICE u64 float_in_order(const Params& p, f64 value)
+{
+    return hr::ordered(p.value_bytes == 4 ? f64(f32(value)) : value);
+}
+
+// A number in the order that is wanted: the first are the smallest. Equal values have equal numbers, others may.
+HR_DEVICE u64 order_of(const Params& p, u64 row, const u8* entry, bool is_there)
+{
+    if (!is_there) return p.order & NULLS_FIRST ? 0 : ~0ull;
+    u64 number = 0;
+    switch (p.form) {
+    case VALUES:
+    case BITS: number = integer_in_order(p, entry); break;
+    case FLOAT_EXTREMES: number = float_in_order(p, unordered(*reinterpret_cast<const u64*>(entry))); break;
+    case FLOATS: number = float_in_order(p, *reinterpret_cast<const f64*>(entry)); break;
+    case FLOAT_MEANS: number = float_in_order(p, *reinterpret_cast<const f64*>(entry) / f64(p.counts[row])); break;
+    default: {
+        i128 total = 0;
+        finish_total(p, entry, p.counts == nullptr ? 1 : p.counts[row], &total);
+        number = in_order(total);
+    }
+    }
+    return p.order & DESCENDING ? ~number : number;
+}
+
 HR_KERNEL headrace_group_column(HR_CONSTANT Params p)
 {
     bool fits = true;
@@ -128,6 +188,10 @@ HR_KERNEL headrace_group_column(HR_CONSTANT Params p)
             const u8* entry = p.entries + row * p.stride;
             bool is_there = p.counts == nullptr || p.counts[row] != 0;
             if (p.null_at != 0) is_there &= entry[p.null_at] == 0;
+            if (p.order != 0) {
+                put(p, row, order_of(p, row, entry, is_there));
+                continue;
+            }
             switch (p.form) {
             case VALUES: put_bytes(p, row, entry, is_there); break;
             case BITS: bits |= u32(is_there && *entry != 0) << r; break;
@@ -141,7 +205,7 @@ HR_KERNEL headrace_group_column(HR_CONSTANT Params p)
                 break;
             }
             case FLOAT_EXTREMES: put_float(p, row, is_there ? unordered(*reinterpret_cast<const u64*>(entry)) : 0.0); break;
-            case SINGLE_FLOATS: put_float(p, row, is_there ? *reinterpret_cast<const f64*>(entry) : 0.0); break;
+            case FLOATS: put_float(p, row, is_there ? *reinterpret_cast<const f64*>(entry) : 0.0); break;
             case FLOAT_MEANS: {
                 const f64 total = *reinterpret_cast<const f64*>(entry);
                 put_float(p, row, is_there ? total / f64(p.counts[row]) : 0.0);
@@ -154,7 +218,7 @@ HR_KERNEL headrace_group_column(HR_CONSTANT Params p)
             }
             valid |= u32(is_there) << r;
         }
-        if (p.form == BITS && p.values != nullptr) p.values[first / HR_ROWS] = u8(bits);
+        if (p.form == BITS && p.order == 0 && p.values != nullptr) p.values[first / HR_ROWS] = u8(bits);
         if (p.validity != nullptr) p.validity[first / HR_ROWS] = u8(valid);
     }
     if (!fits) atomicOr(p.misfit, 1u);

@@ -55,7 +55,7 @@ pub(crate) struct GroupBuffers {
     pub(crate) slots: DeviceBuffer,
     pub(crate) keys: DeviceBuffer,
     /// What they keep apart from their keys.
-    pub(crate) texts: Option<DeviceBuffer>,
+    pub(crate) texts: Option<Arc<DeviceBuffer>>,
 }
 
 /// See the module.
@@ -117,7 +117,7 @@ impl DeviceState {
     /// Device memory of all of it.
     pub(crate) fn device_bytes(&self) -> u64 {
         let groups = self.groups.iter();
-        let of_groups = groups.flat_map(|g| [Some(&g.slots), Some(&g.keys), g.texts.as_ref()]);
+        let of_groups = groups.flat_map(|g| [Some(&g.slots), Some(&g.keys), g.texts.as_deref()]);
         let bytes: u64 = of_groups.flatten().map(DeviceBuffer::capacity_bytes).sum();
         self.buffer.capacity_bytes() + bytes
     }
@@ -148,9 +148,44 @@ impl DeviceState {
         self.used_at + USED_BYTES
     }
 
-    /// Accumulators.
-    pub(crate) fn accumulators(&self) -> usize {
-        self.parts.len()
+    /// Address of each accumulator.
+    pub(crate) fn accumulator_addresses(&self) -> Vec<u64> {
+        (0..self.parts.len()).map(|index| self.accumulator(index)).collect()
+    }
+
+    /// Address of the keys of hashed groups and of each accumulator, and the bytes of a group there.
+    pub(crate) fn arrays(&self) -> Vec<(u64, u64)> {
+        let keys = |groups: &GroupBuffers| (groups.keys.ptr(), groups.layout.key_bytes() as u64);
+        let parts =
+            self.parts.iter().map(|part| (self.buffer.ptr() + part.at as u64, part.kind.bytes()));
+        self.groups.iter().map(keys).chain(parts).collect()
+    }
+
+    /// A state for some of these groups, whose texts it shares: of so many, which are to be filled in. Waits for the
+    /// stream.
+    pub(crate) fn of_some(
+        &self,
+        device: &Arc<CudaDevice>,
+        program: &CudaProgram,
+        stream: &Stream,
+        count: u64,
+    ) -> Result<Self, CudaError> {
+        let room = self.groups.as_ref().map(|groups| groups.room.of_some(count));
+        let mut some = Self::with_room(device, program, room)?;
+        if let (Some(to), Some(from)) = (&mut some.groups, &self.groups) {
+            to.texts.clone_from(&from.texts);
+            to.room.texts_bytes = from.room.texts_bytes;
+        }
+        let header = self.header_bytes();
+        // SAFETY: both states are held until the wait below, and the stream alone uses them.
+        let queued = unsafe {
+            stream
+                .copy_d2d_async(&some.buffer, 0, &self.buffer, 0, header)
+                .and_then(|()| stream.fill_u32_async(&some.buffer, some.used_at, 1, count as u32))
+        };
+        stream.synchronize()?;
+        queued?;
+        Ok(some)
     }
 
     /// Address of an accumulator.
@@ -487,7 +522,10 @@ impl GroupBuffers {
     ) -> Result<Self, CudaError> {
         let texts_bytes = room.texts_bytes as usize;
         Ok(Self {
-            texts: if texts_bytes > 0 { Some(device.alloc(texts_bytes)?) } else { None },
+            texts: match texts_bytes {
+                0 => None,
+                bytes => Some(Arc::new(device.alloc(bytes)?)),
+            },
             slots: device.alloc(room.slots() as usize * 4)?,
             keys: device.alloc(room.capacity as usize * layout.key_bytes())?,
             layout: layout.clone(),

@@ -11,7 +11,7 @@
 
 use headrace_columns::decimal::magnitude_limit;
 use headrace_columns::repr::Repr;
-use headrace_gpu::{Function, Grid, LaunchArgs, Source, Stream, launch};
+use headrace_gpu::{Grid, LaunchArgs, Source, Stream, launch};
 use headrace_ir::{AggregateFunction, AggregateOutput, DataType, OnOverflow};
 use headrace_pipeline::bound::{Bound, BoundCall, BoundKey, BoundSink};
 use headrace_pipeline::{SourceColumn, WhyNot};
@@ -26,6 +26,9 @@ use crate::text_values::TEXT_VALUE_BYTES;
 
 /// Name of the kernel.
 const KERNEL_NAME: &str = "headrace_group_column";
+
+/// Where the parameters say how numbers are ordered.
+const ORDER_AT: usize = 12;
 
 /// Threads of a block of it, and rows of a thread.
 const BLOCK_THREADS: u32 = 256;
@@ -50,8 +53,8 @@ enum Form {
     TextExtremes = 3,
     /// A float of its order.
     FloatExtremes = 4,
-    /// A binary32 of a total in binary64.
-    SingleFloats = 5,
+    /// A total in binary64, which may become a binary32.
+    Floats = 5,
     /// A total.
     Totals = 6,
     /// A total divided by the number of its values.
@@ -67,6 +70,15 @@ enum Entries {
     Key { at: usize },
     /// An accumulator, and the one that counts its values, if there can be none.
     Accumulator { value: usize, count: Option<usize> },
+}
+
+/// How numbers are ordered that stand for the values of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberOrder {
+    /// The largest first.
+    pub descending: bool,
+    /// What is missing first.
+    pub nulls_first: bool,
 }
 
 /// One column of the groups of a table.
@@ -85,6 +97,8 @@ pub struct GroupColumn {
     bounds: (i128, i128),
     /// What a total is multiplied by before it is divided.
     factor: i128,
+    /// Whether its values are unsigned integers.
+    is_unsigned: bool,
     /// Whether a value may be missing.
     is_nullable: bool,
     /// Whether a value may not fit.
@@ -125,15 +139,26 @@ impl GroupColumn {
         layout: &GroupTableLayout,
         accumulators: &[DeviceAccumulator],
     ) -> Result<Vec<Self>, WhyNot> {
-        let BoundSink::Aggregate { keys, calls, output: AggregateOutput::Final, .. } = &bound.sink
-        else {
-            return Err(WhyNot::new("not all groups are wanted, or not as results"));
+        Self::each(bound, layout, accumulators)?.into_iter().collect()
+    }
+
+    /// As [`of`](Self::of), with the reason for each.
+    pub(crate) fn each(
+        bound: &Bound,
+        layout: &GroupTableLayout,
+        accumulators: &[DeviceAccumulator],
+    ) -> Result<Vec<Result<Self, WhyNot>>, WhyNot> {
+        let BoundSink::Aggregate { keys, calls, output, .. } = &bound.sink else {
+            return Err(WhyNot::new("groups of another sink"));
         };
+        if matches!(output, AggregateOutput::Partial) {
+            return Err(WhyNot::new("groups whose results are not wanted"));
+        }
         let stride = layout.key_bytes() as u64;
         let of_key = |(key, part): (&BoundKey, &GroupKeyPart)| Self::of_key(key, *part, stride);
         let of_call = |call: &BoundCall| Self::of_call(bound, call, accumulators);
         let keys = keys.iter().zip(&layout.parts).map(of_key);
-        keys.chain(calls.iter().map(of_call)).collect()
+        Ok(keys.chain(calls.iter().map(of_call)).collect())
     }
 
     fn of_key(key: &BoundKey, part: GroupKeyPart, stride: u64) -> Result<Self, WhyNot> {
@@ -147,6 +172,7 @@ impl GroupColumn {
             value_bytes: part.bytes as u32,
             bounds: (0, 0),
             factor: 1,
+            is_unsigned: is_unsigned(repr),
             is_nullable: part.null_at.is_some(),
             may_misfit: false,
             layout: ColumnForm::Plain,
@@ -189,6 +215,7 @@ impl GroupColumn {
             value_bytes: 8,
             bounds: (i128::MIN, i128::MAX),
             factor: 1,
+            is_unsigned: is_count,
             is_nullable: !is_count && call.field.nullable,
             may_misfit: false,
             layout: ColumnForm::Plain,
@@ -198,9 +225,11 @@ impl GroupColumn {
         let is_total = matches!(kind, Kind::Total64 | Kind::Limbs(_));
         let column = match (call.function, kind, result) {
             (AggregateFunction::Count, _, DataType::Int64 | DataType::UInt64) => column,
-            (AggregateFunction::Sum, Kind::Float, DataType::Float64) => column,
+            (AggregateFunction::Sum, Kind::Float, DataType::Float64) => {
+                Self { form: Form::Floats, ..column }
+            }
             (AggregateFunction::Sum, Kind::Float, DataType::Float32) => {
-                Self { form: Form::SingleFloats, value_bytes: 4, ..column }
+                Self { form: Form::Floats, value_bytes: 4, ..column }
             }
             (
                 AggregateFunction::Sum,
@@ -267,7 +296,7 @@ impl GroupColumn {
             Kind::MinFloat | Kind::MaxFloat => Form::FloatExtremes,
             _ => Form::Values,
         };
-        Self { form, value_bytes, ..self }
+        Self { form, value_bytes, is_unsigned: is_unsigned(repr), ..self }
     }
 
     /// How values lie that are held as `repr` says, which the type must imply.
@@ -312,6 +341,30 @@ impl GroupColumn {
         if self.is_nullable { rows.div_ceil(ROWS_PER_THREAD).next_multiple_of(16) } else { 0 }
     }
 
+    /// Whether numbers can stand for its values in an order: not for texts, nor for codes, which only their dictionary
+    /// orders, nor for totals that wrap.
+    pub fn has_order(&self) -> bool {
+        let is_text = matches!(self.form, Form::TextKeys | Form::TextExtremes);
+        let wraps = matches!(self.form, Form::Totals) && self.bounds.0 == i128::MIN;
+        !is_text && !wraps && !matches!(self.layout, ColumnForm::Codes(_))
+    }
+
+    /// As [`params`](Self::params); made are numbers of 64 bits in the order that is wanted, from the smallest on. Equal values have
+    /// equal numbers, others may have.
+    pub fn order_params(
+        &self,
+        groups: &GroupAddresses<'_>,
+        rows: u64,
+        (order, numbers): (NumberOrder, u64),
+    ) -> Vec<u64> {
+        let bit = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
+        let to = ColumnTarget { values: numbers, validity: 0, misfit: 0 };
+        let mut params = self.params(groups, (0, rows), to);
+        params[ORDER_AT] =
+            1 | bit(order.descending, 2) | bit(order.nulls_first, 4) | bit(self.is_unsigned, 8);
+        params
+    }
+
     /// Whether a value may not fit, so that all must be looked at first.
     pub fn may_misfit(&self) -> bool {
         self.may_misfit
@@ -347,6 +400,7 @@ impl GroupColumn {
             self.form as u64,
             self.entry_bytes.into(),
             self.value_bytes.into(),
+            0,
         ];
         for value in [self.bounds.0, self.bounds.1, self.factor, factored_max] {
             params.extend(words(value));
@@ -371,25 +425,61 @@ impl GroupColumn {
         rows: (u64, u64),
         to: ColumnTarget,
     ) -> Result<(), CudaError> {
-        if rows.1 == 0 {
-            return Ok(());
-        }
-        let function: Function = device.function(&group_column_source(), KERNEL_NAME)?;
-        let words = self.params(groups, rows, to);
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let mut args = LaunchArgs::new();
-        args.push_bytes(&bytes);
-        let tile_rows = u64::from(BLOCK_THREADS) * ROWS_PER_THREAD;
-        let grid = Grid {
-            blocks: rows.1.div_ceil(tile_rows).min(1 << 16) as u32,
-            threads: BLOCK_THREADS,
-            shared_bytes: 0,
-        };
-        // SAFETY: the struct is filled field by field as `group_column.cu` declares it; the addresses are
-        // the caller's promise.
-        unsafe { launch(&function, grid, stream, &mut args) }?;
-        Ok(())
+        // SAFETY: the caller's promise.
+        unsafe { queue(device, stream, rows.1, &self.params(groups, rows, to)) }
     }
+
+    /// Queues the making of 64-bit numbers in the order of the values of so many groups.
+    ///
+    /// # Errors
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Safety
+    /// As there, for room for as many numbers.
+    pub(crate) unsafe fn queue_order(
+        &self,
+        device: &CudaDevice,
+        stream: &Stream,
+        groups: &GroupAddresses<'_>,
+        rows: u64,
+        to: (NumberOrder, u64),
+    ) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { queue(device, stream, rows, &self.order_params(groups, rows, to)) }
+    }
+}
+
+/// Queues the kernel for so many groups.
+///
+/// # Safety
+/// As [`GroupColumn::queue`].
+unsafe fn queue(
+    device: &CudaDevice,
+    stream: &Stream,
+    rows: u64,
+    params: &[u64],
+) -> Result<(), CudaError> {
+    if rows == 0 {
+        return Ok(());
+    }
+    let function = device.function(&group_column_source(), KERNEL_NAME)?;
+    let bytes: Vec<u8> = params.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut args = LaunchArgs::new();
+    args.push_bytes(&bytes);
+    let tile_rows = u64::from(BLOCK_THREADS) * ROWS_PER_THREAD;
+    let grid = Grid {
+        blocks: rows.div_ceil(tile_rows).min(1 << 16) as u32,
+        threads: BLOCK_THREADS,
+        shared_bytes: 0,
+    };
+    // SAFETY: the struct is filled field by field as `group_column.cu` declares it; the addresses are
+    // the caller's promise.
+    unsafe { launch(&function, grid, stream, &mut args) }?;
+    Ok(())
+}
+
+fn is_unsigned(repr: &Repr) -> bool {
+    matches!(repr, Repr::U8 | Repr::U16 | Repr::U32 | Repr::U64)
 }
 
 fn power_of_ten(digits: i32) -> Option<i128> {

@@ -289,6 +289,11 @@ fn key_parts(keys: &[BoundKey]) -> Result<(Vec<GroupKeyPart>, usize), WhyNot> {
 }
 
 impl GroupRoom {
+    /// Room for so many, whose texts lie elsewhere.
+    pub(crate) fn of_some(&self, groups: u64) -> Self {
+        Self { capacity: groups.max(1), texts_bytes: 0, ..*self }
+    }
+
     /// Slots of the table: at most half are taken.
     pub fn slots(&self) -> u64 {
         (self.capacity * 2).next_power_of_two()

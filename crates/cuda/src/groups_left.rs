@@ -12,8 +12,8 @@
 use std::sync::Arc;
 
 use headrace_gpu::DeviceBuffer;
-use headrace_ir::Source;
-use headrace_pipeline::bound::Bound;
+use headrace_ir::{AggregateOutput, Source};
+use headrace_pipeline::bound::{Bound, BoundSink};
 use headrace_pipeline::{ExecError, SourceInfo, WhyNot};
 
 use crate::device_state::{DeviceState, GroupBuffers};
@@ -61,6 +61,9 @@ impl CudaExecution {
         }
         let Some(program) = self.kernels().map(|kernel| &kernel.program).next() else {
             return Err(WhyNot::new("no row came"));
+        };
+        let BoundSink::Aggregate { output: AggregateOutput::Final, .. } = &self.bound().sink else {
+            return Err(WhyNot::new("not all groups are wanted, or not as results"));
         };
         let columns = GroupColumn::of(self.bound(), &groups.layout, &program.accumulators)?;
         let failed = |error: CudaError| WhyNot::new(error.to_string());
@@ -154,7 +157,7 @@ impl GroupsLeft<'_> {
             return Ok(());
         }
         let misfit = device.upload(&[0; 16])?;
-        let addresses = self.accumulators();
+        let addresses = self.state.accumulator_addresses();
         let to = ColumnTarget { values: 0, validity: 0, misfit: misfit.ptr() };
         let mut told = [0; 4];
         for column in self.columns.iter().filter(|column| column.may_misfit()) {
@@ -177,12 +180,8 @@ impl GroupsLeft<'_> {
         }
     }
 
-    fn accumulators(&self) -> Vec<u64> {
-        (0..self.state.accumulators()).map(|index| self.state.accumulator(index)).collect()
-    }
-
     fn addresses<'b>(&self, accumulators: &'b [u64]) -> GroupAddresses<'b> {
-        let texts = self.groups.texts.as_ref().map_or(0, DeviceBuffer::ptr);
+        let texts = self.groups.texts.as_ref().map_or(0, |texts| texts.ptr());
         GroupAddresses { keys: self.groups.keys.ptr(), texts, accumulators }
     }
 
@@ -194,7 +193,7 @@ impl GroupsLeft<'_> {
         wanted: &[(usize, &GroupColumn)],
         rows: (u64, u64),
     ) -> Result<DeviceSegment, CudaError> {
-        let accumulators = self.accumulators();
+        let accumulators = self.state.accumulator_addresses();
         let groups = self.addresses(&accumulators);
         let registers = execution.bound().source_registers;
         let mut columns = vec![DeviceColumn::default(); registers];

@@ -21,7 +21,7 @@ const REGION_BYTES_MAX: u64 = 64 << 20;
 
 /// Hands over the groups of a state whose kernels `stream` waits for or has done. `is_last`: this is
 /// the only device and there is nothing more to come, so that groups that nobody else has seen are
-/// finished at once.
+/// finished at once. How many groups there were.
 ///
 /// # Errors
 /// Totals that overflow, memory, a temporary file, the device, [`ExecError::Cancelled`].
@@ -31,13 +31,13 @@ pub(crate) fn hand_over(
     state: &DeviceState,
     output: &RowOutput<'_>,
     is_last: bool,
-) -> Result<(), CudaError> {
+) -> Result<u64, CudaError> {
     let (Some(groups), Some(states)) = (&state.groups, output.groups()) else {
         return Err(ExecError::Internal("groups of another sink".into()).into());
     };
     let used = groups.room.groups(state.take_groups_used(stream)?);
     if used == 0 {
-        return Ok(());
+        return Ok(0);
     }
     let group_bytes = state.group_bytes(groups);
     let region_bytes = REGION_BYTES_MAX.min(states.region_bytes_max()) as usize;
@@ -68,12 +68,12 @@ pub(crate) fn hand_over(
                 output.take_groups(&portion, is_last)
             })?;
             if output.is_enough() {
-                return Ok(());
+                return Ok(used as u64);
             }
             first += rows;
         }
     }
-    Ok(())
+    Ok(used as u64)
 }
 
 /// The texts that groups keep on the device, on their way.

@@ -47,6 +47,7 @@ mod device_state;
 mod error;
 mod execution;
 mod fields;
+mod first_groups;
 mod gather;
 mod group_columns;
 mod groups;

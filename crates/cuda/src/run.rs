@@ -422,6 +422,7 @@ fn merged(bound: &Bound, answers: Vec<CudaAnswer>) -> Result<CudaAnswer, CudaErr
         let all = &mut whole.stats;
         all.launches += stats.launches;
         all.kernel_ms = all.kernel_ms.max(stats.kernel_ms);
+        all.groups_brought += stats.groups_brought;
         all.h2d_bytes += stats.h2d_bytes;
         all.resident_bytes += stats.resident_bytes;
         all.admitted_bytes += stats.admitted_bytes;

@@ -66,7 +66,8 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let output = program.finish_each(workers, task.build_options, task.outlet.emit)?;
     let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
     let spilled_bytes = options.spilled.spilled_bytes();
-    Ok(Done { output, scope, race: report, bind_ms, finish_ms, spilled_bytes, steps })
+    let race = report;
+    Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes, groups_brought: 0, steps })
 }
 
 /// Parts by rows alone, so that what was read of a column is found again whatever columns a query

@@ -281,7 +281,8 @@ impl Answered<'_> {
             Some(_) => Done::steps(&bound.places, |_| Some(0)),
             None => Done::steps(&bound.places, |_| None),
         };
-        Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes, steps })
+        let groups_brought = answer.stats.groups_brought;
+        Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes, groups_brought, steps })
     }
 }
 

@@ -150,6 +150,7 @@ impl Run<'_> {
             bind_ms: 0.0,
             finish_ms: ms_since(started),
             spilled_bytes,
+            groups_brought: 0,
             steps,
         };
         Ok(Streamed { done, processor, why_not })

@@ -78,6 +78,9 @@ pub struct StageReport {
     pub finish_ms: f64,
     /// Bytes that went to temporary files.
     pub spilled_bytes: u64,
+    /// Hashed groups that came from GPUs.
+    #[serde(default)]
+    pub groups_brought: u64,
     /// The race.
     pub race: RaceReport,
 }

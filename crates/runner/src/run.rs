@@ -113,6 +113,7 @@ impl Streamed {
             bind_ms: *bind_ms,
             finish_ms: *finish_ms,
             spilled_bytes: *spilled_bytes,
+            groups_brought: self.done.groups_brought,
             race: race.clone(),
             ..StageReport::default()
         }

@@ -154,6 +154,8 @@ pub struct Done {
     pub finish_ms: f64,
     /// Bytes of groups that went to temporary files.
     pub spilled_bytes: u64,
+    /// Hashed groups that came from GPUs.
+    pub groups_brought: u64,
     /// Its steps in the order in which they ran.
     pub steps: Vec<StepRows>,
 }

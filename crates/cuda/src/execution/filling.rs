@@ -9,6 +9,7 @@ use headrace_pipeline::group_states::GroupStates;
 use super::CudaExecution;
 use crate::device_state::DeviceState;
 use crate::error::CudaError;
+use crate::first_groups::first_groups;
 use crate::hand_over::hand_over;
 use crate::layout::SegmentLayout;
 use crate::progress::{Again, Progress};
@@ -83,7 +84,7 @@ impl CudaExecution {
         }
         let Some(state) = &self.state else { return Ok(()) };
         output.groups().into_iter().for_each(GroupStates::count_flush);
-        hand_over(&self.device, stream, state, output, false)?;
+        self.stats.groups_brought += hand_over(&self.device, stream, state, output, false)?;
         // SAFETY: the state lives as long as the execution; whoever launches waits for it, as
         // promised.
         unsafe { state.clear_groups(stream) }?;
@@ -112,8 +113,8 @@ impl CudaExecution {
         unsafe { state.queue_groups_used(stream, to) }
     }
 
-    /// Waits for all launches and hands hashed groups over to `output`, if these are the groups.
-    /// `is_only`: no other device has any.
+    /// Waits for all launches and hands hashed groups over to `output`, if these are the groups: the first of them, where no
+    /// others are wanted. `is_only`: no other device has any.
     ///
     /// # Errors
     /// Totals that overflow, memory, a temporary file, the device, [`ExecError::Cancelled`](headrace_pipeline::ExecError::Cancelled).
@@ -121,6 +122,14 @@ impl CudaExecution {
         // No segment, no kernel, no group.
         let (Some(state), Some(_)) = (&self.state, output.groups()) else { return Ok(()) };
         self.stream.synchronize()?;
-        hand_over(&self.device, &self.stream, state, output, is_only)
+        let chosen = match self.kernels.first() {
+            Some(loaded) if is_only && !self.has_flushed => {
+                first_groups(&self.device, &self.stream, &loaded.kernel.program, state)?
+            }
+            _ => None,
+        };
+        let state = chosen.as_ref().unwrap_or(state);
+        self.stats.groups_brought += hand_over(&self.device, &self.stream, state, output, is_only)?;
+        Ok(())
     }
 }

@@ -87,7 +87,7 @@ impl CudaExecution {
                 Param::GroupsUsed => state.groups_used(),
                 Param::GroupCapacity => groups.map_or(0, |g| g.room.capacity),
                 Param::GroupTexts => {
-                    groups.and_then(|g| g.texts.as_ref()).map_or(0, DeviceBuffer::ptr)
+                    groups.and_then(|g| g.texts.as_ref()).map_or(0, |texts| texts.ptr())
                 }
                 Param::GroupTextsUsed => state.group_texts_used(),
                 Param::GroupTextsCapacity => groups.map_or(0, |g| g.room.texts_bytes),

@@ -330,9 +330,7 @@ fn gpu_a_million_groups_go_through_a_small_table_and_to_disk() {
 fn gpu_a_small_table_becomes_large_enough_for_a_million_groups() {
     let options =
         CudaOptions { memory_bytes: Some(4 << 30), groups_first: 1000, ..CudaOptions::default() };
-    let devices = [CudaDevice::open(0, options).unwrap()];
-    stream_and_run_resident(&devices, corpus::hashed_groups());
-    a_million_groups_in(&devices, true);
+    a_million_groups_in(&[CudaDevice::open(0, options).unwrap()], true);
 }
 
 fn a_million_groups(devices: &[Arc<CudaDevice>]) {

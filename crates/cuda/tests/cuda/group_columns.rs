@@ -1,14 +1,15 @@
 //! Groups as columns of the device: another pipeline that reads them there finds what the host makes of
 //! them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use headrace_cuda::parts::{
-    ColumnTarget, DeviceColumn, DeviceSegment, GroupColumn, group_column_source,
+    ColumnTarget, DeviceColumn, DeviceGroups, DeviceSegment, FirstStep, GroupColumn, NumberOrder,
+    first_groups_source, group_column_source, last_wanted,
 };
-use headrace_cuda::{CudaProgram, SegmentLayout, Tuning};
-use headrace_ir::{Field, Input, Pipeline, Sink, Source};
+use headrace_cuda::{CudaProgram, RowOutput, SegmentLayout, Tuning};
+use headrace_ir::{AggregateOutput, Field, FirstGroups, Input, OrderKey, Pipeline, Sink, Source};
 use headrace_pipeline::SourceInfo;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::bound::{Bound, BoundSink, Grouping};
@@ -17,7 +18,7 @@ use headrace_pipeline::cpu::WorkerOptions;
 use crate::corpus;
 use crate::data::Table;
 use crate::differential::{Answer, bound_with, failed_of, lines, on_cpu, shapes, text_shapes};
-use crate::shim::{LeftOnShim, Memory, build_library, run, run_segments, segments};
+use crate::shim::{LeftOnShim, Memory, build_library, run, run_segments, segments, texts_of};
 
 /// The kernel, ready to run on the host.
 struct Kernel {
@@ -151,6 +152,118 @@ fn host_shim_groups_as_columns_are_what_the_host_makes_of_them() {
         let is_compared = compared.iter().any(|(name, is_right)| *name == own.name && *is_right);
         assert!(is_compared, "{} was not compared", own.name);
     }
+}
+
+/// The groups of a run that come first by a column, as the steps of the device leave them, as output.
+fn first_on_shim(
+    (bound, program, library): (&Arc<Bound>, &CudaProgram, &Path),
+    kernel: &Kernel,
+    column: &GroupColumn,
+    (order, wanted): (NumberOrder, u64),
+    left: &LeftOnShim<'_>,
+) -> Answer {
+    let mut numbers = Memory::zeroed(left.rows as usize * 8);
+    let params = column.order_params(&left.groups, left.rows, (order, numbers.address()));
+    run(&kernel.library, &params, 3);
+    let from = (numbers.address(), left.rows);
+    let count = |prefix, shift| {
+        let mut counts = Memory::zeroed(256 * 8);
+        let step = FirstStep::Count { prefix, shift, counts: counts.address() };
+        run(library, &step.params(from), 3);
+        let bytes = counts.bytes(256 * 8);
+        let of = |digit: usize| u64::from_le_bytes(bytes[8 * digit..][..8].try_into().unwrap());
+        Ok::<_, String>(std::array::from_fn(of))
+    };
+    let (last, chosen) = last_wanted((wanted, 0), count)?;
+    let (mut listed, mut list) = (Memory::zeroed(16), Memory::zeroed(chosen as usize * 4));
+    let step = FirstStep::List { last, count: listed.address(), list: list.address() };
+    run(library, &step.params(from), 3);
+    assert_eq!(listed.bytes(8), chosen.to_le_bytes());
+    let mut gathered = |from: u64, bytes: u64| {
+        let mut to = Memory::zeroed((chosen * bytes) as usize);
+        let (list, words) = (list.address(), bytes / 8);
+        let step = FirstStep::Gather { list, to: to.address(), words };
+        run(library, &step.params((from, chosen)), 3);
+        to.bytes((chosen * bytes) as usize)
+    };
+    let layout = program.group_table.as_ref().unwrap();
+    let keys = gathered(left.groups.keys, layout.words as u64 * 8);
+    let arrays = program.accumulators.iter().zip(left.groups.accumulators);
+    let entries: Vec<_> = arrays.map(|(kind, at)| (*kind, gathered(*at, kind.bytes()))).collect();
+    let entries = entries.iter().map(|(kind, bytes)| (*kind, bytes.as_slice()));
+    let kept = layout.kept_texts(&keys, entries.clone(), (left.groups.texts, u64::MAX)).unwrap();
+    let texts: Vec<Vec<&[u8]>> = kept.iter().map(|values| texts_of(values)).collect();
+    let texts = texts.iter().map(Vec::as_slice).collect();
+    let groups = DeviceGroups::new(layout, &keys, entries, texts).unwrap();
+    let batches = Mutex::new(Vec::new());
+    let emit = |batch| {
+        batches.lock().unwrap().push(batch);
+        true
+    };
+    let output = RowOutput::new(bound, &WorkerOptions::new(1 << 30), &emit).unwrap();
+    output.take_groups(&groups, true).map_err(|error| error.to_string())?;
+    output.finish().map_err(|error| error.to_string())?;
+    Ok(lines(&batches.into_inner().unwrap()))
+}
+
+/// By each column that has an order, either way: what the steps of the device leave of the groups is enough for the host to find the
+/// first.
+#[test]
+fn host_shim_the_first_groups_of_the_device_are_the_first_of_all() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let library = build_library(folder.path(), first_groups_source().text, "headrace_first_groups");
+    let cases = corpus::cases().into_iter().chain(corpus::results_by_key());
+    let cases = cases.map(|case| (case, shapes()[1]));
+    let texts = corpus::plain_texts().into_iter().map(|case| (case, text_shapes()[1]));
+    let work = cases.chain(texts).map(|(case, shape)| (case.name.to_string(), (case, shape)));
+    let compared = Mutex::new(0);
+    let failed = failed_of(work, |(case, shape)| {
+        let table = Table::random(shape, &[1000, 130, 7, 1]);
+        let hashed = BindOptions { dense_groups_max: 0, ..BindOptions::default() };
+        let Sink::Aggregate { keys, calls, output: AggregateOutput::Final, .. } = &case.sink else {
+            return;
+        };
+        for column in 0..keys.len() + calls.len() {
+            let (descending, nulls_first) = (column % 2 == 0, column % 3 == 0);
+            let mut first = case.clone();
+            if let Sink::Aggregate { output, .. } = &mut first.sink {
+                let by = vec![OrderKey { column, descending, nulls_first }];
+                *output = AggregateOutput::First(FirstGroups { by, groups: 5, with_ties: true });
+            }
+            let bound = bound_with(&first, &table, &corpus::builds(), hashed).unwrap();
+            if !matches!(bound.sink, BoundSink::Aggregate { grouping: Grouping::Hash, .. }) {
+                return;
+            }
+            let Ok(program) =
+                CudaProgram::compile(Arc::clone(&bound), &table.layout(), Tuning::FULL)
+            else {
+                return;
+            };
+            let layout = program.group_table.as_ref().unwrap();
+            let Ok(columns) = GroupColumn::of(&bound, layout, &program.accumulators) else {
+                return;
+            };
+            if !columns[column].has_order() {
+                continue;
+            }
+            let mut memory = Vec::new();
+            let segments = segments(&table, &[], &mut memory);
+            let mut found = None;
+            let order = NumberOrder { descending, nulls_first };
+            let mut take = |left: &LeftOnShim<'_>| {
+                let what = (&bound, &program, &*library);
+                found = Some(first_on_shim(what, &kernel, &columns[column], (order, 5), left));
+            };
+            let room = ((ROOM, &WorkerOptions::new(1 << 30)), None);
+            if run_segments((&bound, &program), &segments, room, &mut take).is_ok() {
+                assert_eq!(on_cpu(&bound, &table), found.unwrap(), "{} by {column}", case.name);
+                *compared.lock().unwrap() += 1;
+            }
+        }
+    });
+    assert!(failed.is_empty(), "{failed:#?}");
+    let compared = compared.into_inner().unwrap();
+    assert!(compared >= 100, "only {compared} orders were compared");
 }
 
 #[test]

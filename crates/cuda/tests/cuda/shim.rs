@@ -157,7 +157,7 @@ pub fn on_shim_narrow(
 }
 
 /// What texts of the host's memory point to.
-fn gathered(values: &[u8]) -> Vec<&[u8]> {
+pub fn texts_of(values: &[u8]) -> Vec<&[u8]> {
     let addresses = values
         .chunks_exact(TEXT_VALUE_BYTES)
         .map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()) as *const u8);
@@ -481,7 +481,7 @@ pub fn run_segments(
         }
         let kept = (table.texts.address(), texts_used);
         let values = layout.kept_texts(&keys, entries_of.clone(), kept).unwrap();
-        let texts: Vec<Vec<&[u8]>> = values.iter().map(|values| gathered(values)).collect();
+        let texts: Vec<Vec<&[u8]>> = values.iter().map(|values| texts_of(values)).collect();
         let texts = texts.iter().map(Vec::as_slice).collect();
         let groups = DeviceGroups::new(layout, &keys, entries_of, texts).unwrap();
         output.take_groups(&groups, !is_full).map_err(|e| e.to_string())?;
@@ -527,7 +527,7 @@ fn take_rows(
         .outputs
         .iter()
         .zip(&values)
-        .map(|(o, values)| if o.is_text { gathered(values).concat() } else { vec![] })
+        .map(|(o, values)| if o.is_text { texts_of(values).concat() } else { vec![] })
         .collect();
     let downloaded = (0..columns).map(|c| Downloaded {
         values: &values[c],

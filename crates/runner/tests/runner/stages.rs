@@ -9,8 +9,9 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use headrace_flow::CancelToken;
 use headrace_format::arrow::WriterOptions;
 use headrace_ir::{
-    AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Expr, Input, NamedExpr,
-    Pipeline, Probe, ProbeKind, Program, Scalar, Sink, Source, Step,
+    AggregateCall, AggregateFunction, AggregateOutput, ArithmeticOp, CompareOp, DataType, Expr,
+    FirstGroups, Input, NamedExpr, OrderKey, Pipeline, Probe, ProbeKind, Program, Scalar, Sink,
+    Source, Step,
 };
 use headrace_runner::{
     ErrorClass, Place, Processor, Request, Runner, RunnerOptions, Settings, StepRows, StreamTable,
@@ -409,6 +410,38 @@ fn gpu_groups_are_read_where_they_lie() {
                 let is_last = std::ptr::eq(*stage, ran[ran.len() - 1].0);
                 assert_eq!(is_read && !is_last, report.place == Place::Device, "{place:?}");
             }
+        }
+    }
+}
+
+/// The keys of the largest totals.
+fn largest(table: &StreamTable, descending: bool) -> Program {
+    let mut groups = far_sums(table);
+    if let Sink::Aggregate { output, .. } = &mut groups.sink {
+        let by = vec![OrderKey { column: 2, descending, nulls_first: false }];
+        *output = AggregateOutput::First(FirstGroups { by, groups: 10, with_ties: true });
+    }
+    Program::new(vec![], groups)
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_of_many_groups_the_first_alone_leave_the_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table(folder.path());
+    let runner = Runner::new(&RunnerOptions::default());
+    let one = std::slice::from_ref(&table);
+    for descending in [true, false] {
+        let program = largest(&table, descending);
+        let (expected, _) = run_on(Processor::Cpu, &runner, &program, one).unwrap();
+        for _ in 0..2 {
+            let (found, report) = run_on(Processor::Cuda, &runner, &program, one).unwrap();
+            assert_eq!(report.streamed.processor, "cuda");
+            // The cores leave more where their portions are several.
+            let (found, expected) = (rows(&found), rows(&expected));
+            assert!(found.len() >= 10 && found.iter().all(|row| expected.contains(row)));
+            let brought = report.streamed.groups_brought;
+            assert!((10..5000).contains(&brought), "{brought} groups");
         }
     }
 }

@@ -1,0 +1,326 @@
+//! Of many hashed groups those that come first by an output column, before any leaves the device.
+//!
+//! ```text
+//! groups ─► a number each, in the order of the column ─► the last number that is wanted, digit by digit
+//!                                                                        │
+//!              hand-over ◄─ keys and accumulators of those groups ◄─ a list of the groups up to it
+//! ```
+//!
+//! The host still says which groups are the first: it sees all that tie by the first column of the order, and those
+//! whose numbers are equal though their values are not. What is asked of all groups, that totals fit their types, is
+//! asked here.
+
+use std::sync::Arc;
+
+use headrace_gpu::{DeviceBuffer, Grid, LaunchArgs, Source, Stream, launch};
+use headrace_ir::{AggregateOutput, OrderKey};
+use headrace_pipeline::bound::{Bound, BoundSink};
+
+use crate::accumulator::DeviceAccumulator;
+use crate::decode::chunks;
+use crate::device::CudaDevice;
+use crate::device_state::{DeviceState, GroupBuffers};
+use crate::error::CudaError;
+use crate::group_columns::{ColumnTarget, GroupAddresses, GroupColumn, NumberOrder};
+use crate::headers::HEADERS;
+use crate::program::CudaProgram;
+
+/// Name of the kernel.
+const KERNEL_NAME: &str = "headrace_first_groups";
+
+const BLOCK_THREADS: u32 = 256;
+
+/// Bits of a digit, and how many digits there are.
+const DIGIT_BITS: u32 = 8;
+const DIGITS: usize = 1 << DIGIT_BITS;
+
+/// So few groups are sooner on the host than looked at.
+const GROUPS_MIN: u64 = 1 << 14;
+
+/// Groups beyond those that are wanted, below which no further digit is looked at.
+const SPARE_GROUPS: u64 = 1 << 12;
+
+/// The kernel's source.
+pub fn first_groups_source() -> Source<'static> {
+    let text = include_str!("../kernels/first_groups.cu");
+    Source { name: "first_groups.cu", text, headers: &HEADERS }
+}
+
+/// A step of the kernel; numbered as there.
+#[derive(Clone, Copy, Debug)]
+pub enum FirstStep {
+    /// Counts the digit at `shift` of the numbers whose digits above it are `prefix`.
+    Count {
+        /// Digits above it.
+        prefix: u64,
+        /// Bits below it.
+        shift: u32,
+        /// Counters by digit.
+        counts: u64,
+    },
+    /// Lists the groups whose number is at most `last`.
+    List {
+        /// The last.
+        last: u64,
+        /// A counter, at 0.
+        count: u64,
+        /// Group numbers of 32 bits.
+        list: u64,
+    },
+    /// Gathers words of the groups on a list.
+    Gather {
+        /// The list.
+        list: u64,
+        /// Where they go.
+        to: u64,
+        /// Words of a group.
+        words: u64,
+    },
+}
+
+impl FirstStep {
+    /// The parameter struct of `first_groups.cu`, field by field, over `rows` numbers, or groups on a list, from the address
+    /// on.
+    pub fn params(self, (from, rows): (u64, u64)) -> [u64; 9] {
+        match self {
+            Self::Count { prefix, shift, counts } => {
+                [0, from, rows, prefix, shift.into(), counts, 0, 0, 0]
+            }
+            Self::List { last, count, list } => [1, from, rows, last, 0, count, list, 0, 0],
+            Self::Gather { list, to, words } => [2, from, rows, 0, 0, 0, list, to, words],
+        }
+    }
+}
+
+/// The last of the numbers that `wanted` groups have at least, and how many have one up to it: of no more digits than
+/// leave `spare` groups at most beyond these. `count` counts a digit, by the digits above it and the bits below it.
+pub fn last_wanted<E>(
+    (wanted, spare): (u64, u64),
+    mut count: impl FnMut(u64, u32) -> Result<[u64; DIGITS], E>,
+) -> Result<(u64, u64), E> {
+    let (mut prefix, mut before) = (0u64, 0u64);
+    for shift in (0..u64::BITS).step_by(DIGIT_BITS as usize).rev() {
+        let counts = count(prefix, shift)?;
+        let mut digit = 0;
+        while digit + 1 < DIGITS && before + counts[digit] < wanted {
+            before += counts[digit];
+            digit += 1;
+        }
+        prefix = prefix << DIGIT_BITS | digit as u64;
+        let up_to = before + counts[digit];
+        if up_to <= wanted.saturating_add(spare) || shift == 0 {
+            let below = if shift == 0 { 0 } else { (1 << shift) - 1 };
+            return Ok((prefix << shift | below, up_to));
+        }
+    }
+    Ok((u64::MAX, before))
+}
+
+/// The first groups of a state, as a state of their own; `None`: all are to be handed over. Waits for the stream.
+///
+/// # Errors
+/// [`CudaError::Gpu`].
+pub(crate) fn first_groups(
+    device: &Arc<CudaDevice>,
+    stream: &Stream,
+    program: &CudaProgram,
+    state: &DeviceState,
+) -> Result<Option<DeviceState>, CudaError> {
+    let Some(groups) = &state.groups else { return Ok(None) };
+    let Some((wanted, by)) = wanted(&program.bound) else { return Ok(None) };
+    let rows = groups.room.groups(state.take_groups_used(stream)?) as u64;
+    if rows < GROUPS_MIN || wanted > rows / 4 {
+        return Ok(None);
+    }
+    let Some((column, checked)) = columns(program, groups, by) else { return Ok(None) };
+    let search = Search { device, stream, state, groups, rows };
+    let found = search.first(&column, &checked, by, wanted);
+    // Whatever was queued uses what is about to go.
+    stream.synchronize()?;
+    match found {
+        Err(error) if error.is_out_of_memory() => Ok(None),
+        found => match found? {
+            Some((list, count)) => search.gather(program, &list, count),
+            None => Ok(None),
+        },
+    }
+}
+
+/// How many groups are wanted, and what orders them first.
+fn wanted(bound: &Bound) -> Option<(u64, OrderKey)> {
+    match &bound.sink {
+        BoundSink::Aggregate { output: AggregateOutput::First(first), .. } => {
+            Some((first.groups.max(1), *first.by.first()?))
+        }
+        _ => None,
+    }
+}
+
+/// The column of the order, and those of which all results must be looked at; `None` where the device cannot.
+fn columns(
+    program: &CudaProgram,
+    groups: &GroupBuffers,
+    by: OrderKey,
+) -> Option<(GroupColumn, Vec<GroupColumn>)> {
+    let BoundSink::Aggregate { keys, calls, .. } = &program.bound.sink else { return None };
+    let each = GroupColumn::each(&program.bound, &groups.layout, &program.accumulators).ok()?;
+    let column = each.get(by.column)?.as_ref().ok().filter(|column| column.has_order())?.clone();
+    let mut checked = Vec::new();
+    for (call, made) in calls.iter().zip(each.into_iter().skip(keys.len())) {
+        let total = program.accumulators[call.value];
+        match made {
+            Ok(column) => checked.extend(Some(column).filter(GroupColumn::may_misfit)),
+            // A float has room for any total of 128 bits.
+            Err(_) if call.field.data_type.is_float() && total != DeviceAccumulator::Limbs(6) => {}
+            Err(_) => return None,
+        }
+    }
+    Some((column, checked))
+}
+
+struct Search<'a> {
+    device: &'a Arc<CudaDevice>,
+    stream: &'a Stream,
+    state: &'a DeviceState,
+    groups: &'a GroupBuffers,
+    rows: u64,
+}
+
+impl Search<'_> {
+    /// The first groups as a list, and their number.
+    fn first(
+        &self,
+        column: &GroupColumn,
+        checked: &[GroupColumn],
+        by: OrderKey,
+        wanted: u64,
+    ) -> Result<Option<(DeviceBuffer, u64)>, CudaError> {
+        let accumulators = self.state.accumulator_addresses();
+        let texts = self.groups.texts.as_ref().map_or(0, |texts| texts.ptr());
+        let groups =
+            GroupAddresses { keys: self.groups.keys.ptr(), texts, accumulators: &accumulators };
+        let counts = self.device.alloc(DIGITS * 8)?;
+        let numbers = self.device.alloc(self.rows as usize * 8)?;
+        let order = NumberOrder { descending: by.descending, nulls_first: by.nulls_first };
+        self.clear(&counts)?;
+        for column in checked {
+            let to = ColumnTarget { values: 0, validity: 0, misfit: counts.ptr() };
+            // SAFETY: the groups and the word stay until the caller has waited for the stream, here and below.
+            unsafe { column.queue(self.device, self.stream, &groups, (0, self.rows), to) }?;
+        }
+        let mut misfit = [0; 4];
+        self.stream.download(&counts, 0, &mut misfit)?;
+        if misfit != [0; 4] {
+            return Ok(None);
+        }
+        let to = (order, numbers.ptr());
+        // SAFETY: as above.
+        unsafe { column.queue_order(self.device, self.stream, &groups, self.rows, to) }?;
+        let from = (numbers.ptr(), self.rows);
+        let (last, count) = last_wanted((wanted, SPARE_GROUPS), |prefix, shift| {
+            self.clear(&counts)?;
+            // SAFETY: as above.
+            unsafe { self.queue(FirstStep::Count { prefix, shift, counts: counts.ptr() }, from) }?;
+            let mut bytes = [0; DIGITS * 8];
+            self.stream.download(&counts, 0, &mut bytes)?;
+            let mut by_digit = [0; DIGITS];
+            by_digit
+                .iter_mut()
+                .zip(chunks::<8>(&bytes))
+                .for_each(|(to, from)| *to = u64::from_le_bytes(from));
+            Ok::<_, CudaError>(by_digit)
+        })?;
+        if count > self.rows / 2 {
+            return Ok(None);
+        }
+        let list = self.device.alloc(count as usize * 4)?;
+        self.clear(&counts)?;
+        let step = FirstStep::List { last, count: counts.ptr(), list: list.ptr() };
+        // SAFETY: as above; `count` groups have such a number.
+        unsafe { self.queue(step, from) }?;
+        self.stream.synchronize()?;
+        Ok(Some((list, count)))
+    }
+
+    /// The groups on a list as a state of their own. Waits for the stream.
+    fn gather(
+        &self,
+        program: &CudaProgram,
+        list: &DeviceBuffer,
+        count: u64,
+    ) -> Result<Option<DeviceState>, CudaError> {
+        let chosen = match self.state.of_some(self.device, program, self.stream, count) {
+            Err(error) if error.is_out_of_memory() => return Ok(None),
+            chosen => chosen?,
+        };
+        let copies = self.state.arrays().into_iter().zip(chosen.arrays());
+        let mut queued = Ok(());
+        for ((from, bytes), (to, _)) in copies {
+            let step = FirstStep::Gather { list: list.ptr(), to, words: bytes / 8 };
+            // SAFETY: both states and the list stay until the wait below.
+            queued = queued.and_then(|()| unsafe { self.queue(step, (from, count)) });
+        }
+        self.stream.synchronize()?;
+        queued.map(|()| Some(chosen))
+    }
+
+    fn clear(&self, counts: &DeviceBuffer) -> Result<(), CudaError> {
+        // SAFETY: the buffer stays until the caller has waited for the stream.
+        Ok(unsafe { self.stream.fill_async(counts, 0, DIGITS * 8, 0) }?)
+    }
+
+    /// # Safety
+    /// What the step's addresses say must be memory of this device until the stream has done it.
+    unsafe fn queue(&self, step: FirstStep, from: (u64, u64)) -> Result<(), CudaError> {
+        let function = self.device.function(&first_groups_source(), KERNEL_NAME)?;
+        let bytes: Vec<u8> = step.params(from).iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut args = LaunchArgs::new();
+        args.push_bytes(&bytes);
+        let grid = Grid {
+            blocks: from.1.div_ceil(u64::from(BLOCK_THREADS)).clamp(1, 1 << 12) as u32,
+            threads: BLOCK_THREADS,
+            shared_bytes: DIGITS as u32 * 4,
+        };
+        // SAFETY: the struct is filled field by field as `first_groups.cu` declares it; the addresses are the
+        // caller's promise.
+        unsafe { launch(&function, grid, self.stream, &mut args) }?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[test]
+    fn the_last_number_that_is_wanted_is_found_digit_by_digit() {
+        let counted = |numbers: &[u64], prefix: u64, shift: u32| {
+            let mut counts = [0; DIGITS];
+            let above = shift + DIGIT_BITS;
+            for number in numbers {
+                if above == 64 || number >> above == prefix {
+                    counts[(number >> shift) as usize & (DIGITS - 1)] += 1;
+                }
+            }
+            Ok::<_, Infallible>(counts)
+        };
+        let spread: Vec<u64> =
+            (0..50_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let near: Vec<u64> = (0..50_000u64).map(|i| (1 << 63) + i / 7).collect();
+        let equal = vec![u64::MAX; 20_000];
+        for numbers in [spread, near, equal] {
+            for wanted in [1, 10, 9_999, 20_000] {
+                let count = |prefix, shift| counted(&numbers, prefix, shift);
+                let (last, up_to) = last_wanted((wanted, SPARE_GROUPS), count).unwrap();
+                let found = numbers.iter().filter(|number| **number <= last).count() as u64;
+                assert_eq!(found, up_to);
+                assert!(found >= wanted, "{found} of {wanted}");
+                let ties = numbers.iter().filter(|number| **number == last).count() as u64;
+                assert!(found <= wanted + SPARE_GROUPS || found - ties < wanted, "{found}");
+            }
+        }
+    }
+}
