@@ -28,6 +28,9 @@ const KERNELS_MAX: usize = 256;
 /// What is expected of each step where nothing is: relatives become the same text.
 const UNEXPECTED: f64 = 0.5;
 
+/// Rungs that are compiled at the same time. Most kernels spill on the first two, and not on the third.
+const RUNGS_TOGETHER: usize = 3;
+
 /// What a block keeps for itself of a multiprocessor's shared memory.
 const SHARED_RESERVED_BYTES: u32 = 1024;
 
@@ -162,22 +165,30 @@ impl Kernels {
     /// The kernel of the first rung that does not spill registers, of those that have most builds
     /// in shared memory.
     fn first_that_fits(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Kernel, CudaError> {
-        let mut last = None;
+        let mut programs = Vec::with_capacity(wanted.ladder.len());
         for &tuning in &wanted.ladder {
             let program = wanted.program(tuning)?;
             let shared_bytes = program.shared_bytes * tuning.blocks_per_sm;
             let crowded = tuning.blocks_per_sm > 1 && shared_bytes > SHARED_OF_SEVERAL_BYTES_MAX;
             let lacks_builds = program.shared_builds < wanted.roomiest.shared_builds;
-            if self.tuning.is_none() && (crowded || lacks_builds) {
-                continue;
+            if self.tuning.is_some() || !(crowded || lacks_builds) {
+                programs.push(program);
             }
-            let kernel = self.kernel(device, program)?;
-            let spills = kernel.function.info().local_bytes > 0;
-            let fits = kernel.blocks_max > 0;
-            if fits {
-                last = Some(kernel);
+        }
+        let (mut last, mut is_found) = (None, false);
+        for some in programs.chunks(RUNGS_TOGETHER) {
+            // What comes after the one that fits was only compiled beside it.
+            for kernel in self.compiled(device, some) {
+                if is_found {
+                    break;
+                }
+                let kernel = kernel?;
+                if kernel.blocks_max > 0 {
+                    is_found = kernel.function.info().local_bytes == 0;
+                    last = Some(kernel);
+                }
             }
-            if fits && !spills {
+            if is_found {
                 break;
             }
         }
@@ -200,6 +211,36 @@ impl Kernels {
         let per_sm = function.max_active_blocks_per_sm(threads, program.shared_bytes)?;
         let blocks_max = per_sm * device.info().sm_count;
         Ok(Kernel { program, function, blocks_max, is_borrowed: false })
+    }
+
+    /// The kernels of some programs, compiled at the same time: which of them spill is known only then.
+    fn compiled(
+        &self,
+        device: &Arc<Device>,
+        programs: &[Arc<CudaProgram>],
+    ) -> Vec<Result<Kernel, CudaError>> {
+        let compile = |program: &Arc<CudaProgram>| {
+            self.kernel(device, Arc::clone(program)).map_err(CudaError::from)
+        };
+        let [first, others @ ..] = programs else { return Vec::new() };
+        std::thread::scope(|scope| {
+            let compile = &compile;
+            let others: Vec<_> = others
+                .iter()
+                .map(|program| {
+                    scope.spawn(move || {
+                        headrace_io::block_signals();
+                        compile(program)
+                    })
+                })
+                .collect();
+            let panicked =
+                |_| Err(ExecError::Internal("compiling a kernel panicked".into()).into());
+            let others = others.into_iter();
+            let first = compile(first);
+            let others = others.map(|other| other.join().unwrap_or_else(panicked));
+            std::iter::once(first).chain(others).collect()
+        })
     }
 
     /// The loaded function of a source.
