@@ -16,7 +16,8 @@
 //! - A stage that ends in a build or in partitions is made, and its result is kept for the run
 //!   ([`graph`]); builds are kept for later runs, too ([`build_cache`]).
 //! - A stage that ends in rows or groups runs while the stage that reads it does, on threads of its own,
-//!   with a bounded queue between them ([`run`]).
+//!   with a bounded queue between them. If a GPU is left with all of its groups, the reader runs over them
+//!   there ([`over_stage`]).
 //! - A build that does not fit memory changes the graph: the build and the rows that probe it become
 //!   partitions, joined pair by pair ([`partitioned`], [`parts`]).
 //!

@@ -241,11 +241,15 @@ fn rows_text(rows: u64) -> String {
     if rows == 1 { "1 row".to_string() } else { format!("{rows} rows") }
 }
 
-/// The result of a stage: rows, index, size, place and time.
+/// The result of a stage: rows, index, size, place and time, and what came from a GPU to make it.
 fn result_text(report: &StageReport, kind: Kind) -> String {
+    let brought = match report.groups_brought {
+        0 => String::new(),
+        groups => format!(", {groups} groups came from a GPU"),
+    };
     let kept = match report.result.as_str() {
-        "" => rows_text(report.rows_out),
-        result => result.to_string(),
+        "" => format!("{}{brought}", rows_text(report.rows_out)),
+        result => format!("{result}{brought}"),
     };
     if kind == Kind::Answer || report.is_cached {
         return kept;
