@@ -49,9 +49,15 @@ impl CudaExecution {
     /// # Errors
     /// Why there are none.
     pub(crate) fn groups_left(&self, is_only: bool) -> Result<GroupsLeft<'_>, WhyNot> {
+        let BoundSink::Aggregate { output, .. } = &self.bound().sink else {
+            return Err(WhyNot::new("rows come to the host"));
+        };
+        if !matches!(output, AggregateOutput::Final) {
+            return Err(WhyNot::new("not all groups are wanted, or not as results"));
+        }
         let state = self.state().ok_or_else(|| WhyNot::new("no row came"))?;
         let Some(groups) = &state.groups else {
-            return Err(WhyNot::new("its groups are few, and finished on the host"));
+            return Err(WhyNot::new("groups by number are few, and come to the host"));
         };
         if !is_only {
             return Err(WhyNot::new("groups of several GPUs are merged on the host"));
@@ -61,9 +67,6 @@ impl CudaExecution {
         }
         let Some(program) = self.kernels().map(|kernel| &kernel.program).next() else {
             return Err(WhyNot::new("no row came"));
-        };
-        let BoundSink::Aggregate { output: AggregateOutput::Final, .. } = &self.bound().sink else {
-            return Err(WhyNot::new("not all groups are wanted, or not as results"));
         };
         let columns = GroupColumn::of(self.bound(), &groups.layout, &program.accumulators)?;
         let failed = |error: CudaError| WhyNot::new(error.to_string());
