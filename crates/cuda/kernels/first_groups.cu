@@ -1,5 +1,5 @@
-// The first of many groups by the numbers that order them (`group_column.cu`), in three steps that the host drives: how many
-// numbers have which digit behind known ones, which groups come no later than a number, and what is kept of these.
+// Selects the first of many groups by the numbers that order them (`group_column.cu`). The host drives three steps: COUNT counts
+// the numbers by a digit, LIST lists the groups up to a number, GATHER copies the entries of the listed groups.
 #ifndef BLOCK_THREADS
 #define BLOCK_THREADS 256
 #endif

@@ -1,10 +1,10 @@
 // One column of groups as another pipeline reads it: keys from where they lie side by side, results from
 // running values. A thread makes HR_ROWS rows of it, which are a byte of validity.
 //
-// In place of values it makes numbers that are in the order that somebody wants of them, if asked to.
+// If `order` asks for it, the column holds numbers in place of values: 64 bits each, in the wanted order.
 //
-// A result that does not fit its type, or whose making takes more than 128 bits, is told, and no value of
-// the column must be used then: the host finishes the groups, or says what is wrong.
+// The kernel sets `misfit` for a result that does not fit its type, or takes more than 128 bits to compute. No value
+// of the column may be used then: the host finishes the groups, or reports the overflow.
 #ifndef BLOCK_THREADS
 #define BLOCK_THREADS 256
 #endif
@@ -26,7 +26,7 @@ struct Params {
     const u64* counts;
     // The byte behind an entry's first that is not 0 where a key is NULL; 0 where none can be.
     u64 null_at;
-    // What the texts lie in that groups keep.
+    // The buffer of the texts that groups keep.
     const u8* texts;
     // Null where only `misfit` is asked for.
     u8* values;
@@ -42,7 +42,7 @@ struct Params {
     alignas(8) u32 order;
     // Between which a total or a mean must lie.
     u64 min_low, min_high, max_low, max_high;
-    // What a total is multiplied by before it is divided, and how large it may be before it is.
+    // A mean multiplies its total by this factor before the division, and the largest total that may be multiplied.
     u64 factor_low, factor_high, factored_max_low, factored_max_high;
 };
 

@@ -1,5 +1,4 @@
-// The slots of a table of groups made anew, larger, of the keys of its groups. Whoever looks for a group begins at
-// its hash as here (`groups.cuh`).
+// Enters all groups of a table in new, larger slots. `group_of` in `groups.cuh` looks for a group by the same hash.
 #ifndef BLOCK_THREADS
 #define BLOCK_THREADS 256
 #endif
@@ -12,7 +11,7 @@ struct Params {
     u64 slot_mask;
     const u64* keys;
     u64 groups;
-    // Of a key, the first of which are texts.
+    // Words of a key, and how many of the keys are texts; these come first.
     alignas(8) u32 words;
     alignas(8) u32 texts;
 };

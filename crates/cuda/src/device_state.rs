@@ -18,6 +18,7 @@ use crate::accumulator::DeviceAccumulator;
 use crate::decode::{accumulator_state, chunks};
 use crate::device::CudaDevice;
 use crate::error::CudaError;
+use crate::group_columns::GroupAddresses;
 use crate::groups::{GroupRoom, GroupTableLayout};
 use crate::pinned::PinnedLease;
 use crate::program::CudaProgram;
@@ -148,9 +149,13 @@ impl DeviceState {
         self.used_at + USED_BYTES
     }
 
-    /// Address of each accumulator.
-    pub(crate) fn accumulator_addresses(&self) -> Vec<u64> {
-        (0..self.parts.len()).map(|index| self.accumulator(index)).collect()
+    /// Where hashed groups lie.
+    pub(crate) fn group_addresses(&self, groups: &GroupBuffers) -> GroupAddresses {
+        GroupAddresses {
+            keys: groups.keys.ptr(),
+            texts: groups.texts.as_ref().map_or(0, |texts| texts.ptr()),
+            accumulators: (0..self.parts.len()).map(|index| self.accumulator(index)).collect(),
+        }
     }
 
     /// Address of the keys of hashed groups and of each accumulator, and the bytes of a group there.
@@ -176,16 +181,23 @@ impl DeviceState {
             to.texts.clone_from(&from.texts);
             to.room.texts_bytes = from.room.texts_bytes;
         }
-        let header = self.header_bytes();
         // SAFETY: both states are held until the wait below, and the stream alone uses them.
-        let queued = unsafe {
-            stream
-                .copy_d2d_async(&some.buffer, 0, &self.buffer, 0, header)
-                .and_then(|()| stream.fill_u32_async(&some.buffer, some.used_at, 1, count as u32))
-        };
+        let queued = unsafe { some.begin_as(self, count as u32, stream) };
         stream.synchronize()?;
-        queued?;
-        Ok(some)
+        queued.map(|()| some)
+    }
+
+    /// Queues the status and counters of a state of the same pipeline, with so many groups.
+    ///
+    /// # Safety
+    /// As [`clear`](Self::clear), for both.
+    unsafe fn begin_as(&self, other: &Self, groups: u32, stream: &Stream) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            stream.copy_d2d_async(&self.buffer, 0, &other.buffer, 0, self.header_bytes())?;
+            stream.fill_u32_async(&self.buffer, self.used_at, 1, groups)?;
+        }
+        Ok(())
     }
 
     /// Address of an accumulator.
@@ -211,12 +223,9 @@ impl DeviceState {
         unsafe { self.clear_from(self.used_at, stream) }
     }
 
-    /// Waits for the stream; the same with a larger table of groups, whose slots are to be filled: of so many groups.
-    /// `None`: there is no memory for it.
-    ///
-    /// # Safety
-    /// As [`clear`](Self::clear), for both.
-    pub(crate) unsafe fn larger(
+    /// The same state with a larger table of groups, whose slots are free still, and the number of groups. `None`: there
+    /// is no memory for it. Waits for the stream.
+    pub(crate) fn larger(
         &self,
         device: &Arc<CudaDevice>,
         program: &CudaProgram,
@@ -235,31 +244,46 @@ impl DeviceState {
             Err(error) if error.is_out_of_memory() => return Ok(None),
             larger => larger?,
         };
-        // SAFETY: the caller's promise, here and below.
-        unsafe { larger.clear(stream) }?;
-        let copy =
-            |to: &DeviceBuffer, at: usize, from: &DeviceBuffer, from_at: usize, bytes: usize| {
-                if bytes == 0 {
-                    return Ok(());
-                }
-                // SAFETY: as above.
-                unsafe { stream.copy_d2d_async(to, at, from, from_at, bytes) }
-            };
-        copy(&larger.buffer, 0, &self.buffer, 0, self.header_bytes())?;
-        for (to, from) in larger.parts.iter().zip(&self.parts) {
-            let bytes = used * from.kind.bytes() as usize;
-            copy(&larger.buffer, to.at, &self.buffer, from.at, bytes)?;
+        // SAFETY: both states are held until the wait below, and the stream alone uses them.
+        let queued = unsafe { larger.take_groups_of(self, (used, texts_used as usize), stream) };
+        // Whatever was queued writes to a state that goes if the rest failed.
+        stream.synchronize()?;
+        queued.map(|()| Some((larger, used as u32)))
+    }
+
+    /// Queues what gives a state the groups of another one with less room, but for their slots.
+    ///
+    /// # Safety
+    /// As [`clear`](Self::clear), for both.
+    unsafe fn take_groups_of(
+        &self,
+        other: &Self,
+        (used, texts_used): (usize, usize),
+        stream: &Stream,
+    ) -> Result<(), CudaError> {
+        let copy = |to: (&DeviceBuffer, usize), from: (&DeviceBuffer, usize), bytes: usize| {
+            if bytes == 0 {
+                return Ok(());
+            }
+            // SAFETY: the caller's promise, here and below.
+            unsafe { stream.copy_d2d_async(to.0, to.1, from.0, from.1, bytes) }
+        };
+        // SAFETY: as above. The number of groups loses the bit that says that texts take more than half of their room.
+        unsafe {
+            self.clear(stream)?;
+            self.begin_as(other, used as u32, stream)?;
         }
-        if let Some(to) = &larger.groups {
-            copy(&to.keys, 0, &groups.keys, 0, used * groups.layout.key_bytes())?;
-            if let (Some(to), Some(from)) = (&to.texts, &groups.texts) {
-                copy(to, 0, from, 0, texts_used as usize)?;
+        for (to, from) in self.parts.iter().zip(&other.parts) {
+            let bytes = used * from.kind.bytes() as usize;
+            copy((&self.buffer, to.at), (&other.buffer, from.at), bytes)?;
+        }
+        if let (Some(to), Some(from)) = (&self.groups, &other.groups) {
+            copy((&to.keys, 0), (&from.keys, 0), used * from.layout.key_bytes())?;
+            if let (Some(to), Some(from)) = (&to.texts, &from.texts) {
+                copy((to, 0), (from, 0), texts_used)?;
             }
         }
-        // Without the bit that says that texts take more than half of their room.
-        // SAFETY: as above.
-        unsafe { stream.fill_u32_async(&larger.buffer, larger.used_at, 1, used as u32) }?;
-        Ok(Some((larger, used as u32)))
+        Ok(())
     }
 
     /// Clears what lies in the buffer from here on, and the table of groups.

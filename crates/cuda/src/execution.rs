@@ -31,6 +31,7 @@ use crate::rows::{RowOutput, RowTransfer};
 use crate::stats::CudaStats;
 use crate::status::{STATUS_BYTES, STATUS_ERROR_AT};
 use crate::tuning::Tuning;
+use crate::words::word_bytes;
 
 /// Rows of one launch: counts within a block are 32 bits.
 pub const LAUNCH_ROWS_MAX: u64 = 1 << 31;
@@ -506,9 +507,4 @@ impl Drop for CudaExecution {
         // Kernels that are still running use buffers that are about to go back to the pool.
         self.wait();
     }
-}
-
-/// The bytes of descriptor words.
-pub fn word_bytes(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

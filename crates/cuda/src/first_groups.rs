@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use headrace_gpu::{DeviceBuffer, Grid, LaunchArgs, Source, Stream, launch};
+use headrace_gpu::{DeviceBuffer, Grid, Source, Stream};
 use headrace_ir::{AggregateOutput, OrderKey};
 use headrace_pipeline::bound::{Bound, BoundSink};
 
@@ -21,9 +21,10 @@ use crate::decode::chunks;
 use crate::device::CudaDevice;
 use crate::device_state::{DeviceState, GroupBuffers};
 use crate::error::CudaError;
-use crate::group_columns::{ColumnTarget, GroupAddresses, GroupColumn, NumberOrder};
+use crate::group_columns::{GroupColumn, NumberOrder, all_fit};
 use crate::headers::HEADERS;
 use crate::program::CudaProgram;
+use crate::words::queue_words;
 
 /// Name of the kernel.
 const KERNEL_NAME: &str = "headrace_first_groups";
@@ -34,7 +35,7 @@ const BLOCK_THREADS: u32 = 256;
 const DIGIT_BITS: u32 = 8;
 const DIGITS: usize = 1 << DIGIT_BITS;
 
-/// So few groups are sooner on the host than looked at.
+/// The host takes fewer groups than this as they are: selecting would take longer.
 const GROUPS_MIN: u64 = 1 << 14;
 
 /// Groups beyond those that are wanted, below which no further digit is looked at.
@@ -99,7 +100,9 @@ pub fn last_wanted<E>(
     mut count: impl FnMut(u64, u32) -> Result<[u64; DIGITS], E>,
 ) -> Result<(u64, u64), E> {
     let (mut prefix, mut before) = (0u64, 0u64);
-    for shift in (0..u64::BITS).step_by(DIGIT_BITS as usize).rev() {
+    let mut shift = u64::BITS;
+    loop {
+        shift -= DIGIT_BITS;
         let counts = count(prefix, shift)?;
         let mut digit = 0;
         while digit + 1 < DIGITS && before + counts[digit] < wanted {
@@ -109,11 +112,9 @@ pub fn last_wanted<E>(
         prefix = prefix << DIGIT_BITS | digit as u64;
         let up_to = before + counts[digit];
         if up_to <= wanted.saturating_add(spare) || shift == 0 {
-            let below = if shift == 0 { 0 } else { (1 << shift) - 1 };
-            return Ok((prefix << shift | below, up_to));
+            return Ok((prefix << shift | ((1 << shift) - 1), up_to));
         }
     }
-    Ok((u64::MAX, before))
 }
 
 /// The first groups of a state, as a state of their own; `None`: all are to be handed over. Waits for the stream.
@@ -134,15 +135,13 @@ pub(crate) fn first_groups(
     }
     let Some((column, checked)) = columns(program, groups, by) else { return Ok(None) };
     let search = Search { device, stream, state, groups, rows };
-    let found = search.first(&column, &checked, by, wanted);
-    // Whatever was queued uses what is about to go.
-    stream.synchronize()?;
-    match found {
+    let chosen = search.first(&column, &checked, by, wanted).and_then(|found| match found {
+        Some((list, count)) => search.gather(program, &list, count).map(Some),
+        None => Ok(None),
+    });
+    match chosen {
         Err(error) if error.is_out_of_memory() => Ok(None),
-        found => match found? {
-            Some((list, count)) => search.gather(program, &list, count),
-            None => Ok(None),
-        },
+        chosen => chosen,
     }
 }
 
@@ -156,7 +155,7 @@ fn wanted(bound: &Bound) -> Option<(u64, OrderKey)> {
     }
 }
 
-/// The column of the order, and those of which all results must be looked at; `None` where the device cannot.
+/// The column of the order, and the columns whose results must fit their types; `None` if the device cannot check them.
 fn columns(
     program: &CudaProgram,
     groups: &GroupBuffers,
@@ -169,7 +168,7 @@ fn columns(
     for (call, made) in calls.iter().zip(each.into_iter().skip(keys.len())) {
         let total = program.accumulators[call.value];
         match made {
-            Ok(column) => checked.extend(Some(column).filter(GroupColumn::may_misfit)),
+            Ok(column) => checked.push(column),
             // A float has room for any total of 128 bits.
             Err(_) if call.field.data_type.is_float() && total != DeviceAccumulator::Limbs(6) => {}
             Err(_) => return None,
@@ -195,51 +194,56 @@ impl Search<'_> {
         by: OrderKey,
         wanted: u64,
     ) -> Result<Option<(DeviceBuffer, u64)>, CudaError> {
-        let accumulators = self.state.accumulator_addresses();
-        let texts = self.groups.texts.as_ref().map_or(0, |texts| texts.ptr());
-        let groups =
-            GroupAddresses { keys: self.groups.keys.ptr(), texts, accumulators: &accumulators };
-        let counts = self.device.alloc(DIGITS * 8)?;
-        let numbers = self.device.alloc(self.rows as usize * 8)?;
-        let order = NumberOrder { descending: by.descending, nulls_first: by.nulls_first };
-        self.clear(&counts)?;
-        for column in checked {
-            let to = ColumnTarget { values: 0, validity: 0, misfit: counts.ptr() };
-            // SAFETY: the groups and the word stay until the caller has waited for the stream, here and below.
-            unsafe { column.queue(self.device, self.stream, &groups, (0, self.rows), to) }?;
-        }
-        let mut misfit = [0; 4];
-        self.stream.download(&counts, 0, &mut misfit)?;
-        if misfit != [0; 4] {
+        let groups = self.state.group_addresses(self.groups);
+        // SAFETY: the state holds the groups, and the stream alone uses them.
+        if !unsafe { all_fit(self.device, self.stream, checked, (&groups, self.rows)) }? {
             return Ok(None);
         }
+        let numbers = self.device.alloc(self.rows as usize * 8)?;
+        let counts = self.device.alloc(DIGITS * 8)?;
+        let order = NumberOrder { descending: by.descending, nulls_first: by.nulls_first };
         let to = (order, numbers.ptr());
-        // SAFETY: as above.
-        unsafe { column.queue_order(self.device, self.stream, &groups, self.rows, to) }?;
+        // SAFETY: the buffers and the groups stay until the wait below.
+        let found = unsafe {
+            column
+                .queue_order(self.device, self.stream, &groups, self.rows, to)
+                .and_then(|()| self.listed((&numbers, &counts), wanted))
+        };
+        // Whatever was queued uses what is about to go.
+        self.stream.synchronize()?;
+        found
+    }
+
+    /// The groups with the first numbers.
+    ///
+    /// # Safety
+    /// Both buffers must stay until the stream was waited for.
+    unsafe fn listed(
+        &self,
+        (numbers, counts): (&DeviceBuffer, &DeviceBuffer),
+        wanted: u64,
+    ) -> Result<Option<(DeviceBuffer, u64)>, CudaError> {
         let from = (numbers.ptr(), self.rows);
         let (last, count) = last_wanted((wanted, SPARE_GROUPS), |prefix, shift| {
-            self.clear(&counts)?;
-            // SAFETY: as above.
-            unsafe { self.queue(FirstStep::Count { prefix, shift, counts: counts.ptr() }, from) }?;
+            let step = FirstStep::Count { prefix, shift, counts: counts.ptr() };
+            // SAFETY: the caller's promise.
+            unsafe { self.clear(counts).and_then(|()| self.queue(step, from)) }?;
             let mut bytes = [0; DIGITS * 8];
-            self.stream.download(&counts, 0, &mut bytes)?;
+            self.stream.download(counts, 0, &mut bytes)?;
             let mut by_digit = [0; DIGITS];
-            by_digit
-                .iter_mut()
-                .zip(chunks::<8>(&bytes))
-                .for_each(|(to, from)| *to = u64::from_le_bytes(from));
+            let words = chunks::<8>(&bytes).map(u64::from_le_bytes);
+            by_digit.iter_mut().zip(words).for_each(|(to, word)| *to = word);
             Ok::<_, CudaError>(by_digit)
         })?;
         if count > self.rows / 2 {
             return Ok(None);
         }
         let list = self.device.alloc(count as usize * 4)?;
-        self.clear(&counts)?;
         let step = FirstStep::List { last, count: counts.ptr(), list: list.ptr() };
-        // SAFETY: as above; `count` groups have such a number.
-        unsafe { self.queue(step, from) }?;
+        // SAFETY: the caller's promise; `count` groups have such a number. The list stays until the wait below.
+        let queued = unsafe { self.clear(counts).and_then(|()| self.queue(step, from)) };
         self.stream.synchronize()?;
-        Ok(Some((list, count)))
+        queued.map(|()| Some((list, count)))
     }
 
     /// The groups on a list as a state of their own. Waits for the stream.
@@ -248,11 +252,8 @@ impl Search<'_> {
         program: &CudaProgram,
         list: &DeviceBuffer,
         count: u64,
-    ) -> Result<Option<DeviceState>, CudaError> {
-        let chosen = match self.state.of_some(self.device, program, self.stream, count) {
-            Err(error) if error.is_out_of_memory() => return Ok(None),
-            chosen => chosen?,
-        };
+    ) -> Result<DeviceState, CudaError> {
+        let chosen = self.state.of_some(self.device, program, self.stream, count)?;
         let copies = self.state.arrays().into_iter().zip(chosen.arrays());
         let mut queued = Ok(());
         for ((from, bytes), (to, _)) in copies {
@@ -261,11 +262,13 @@ impl Search<'_> {
             queued = queued.and_then(|()| unsafe { self.queue(step, (from, count)) });
         }
         self.stream.synchronize()?;
-        queued.map(|()| Some(chosen))
+        queued.map(|()| chosen)
     }
 
-    fn clear(&self, counts: &DeviceBuffer) -> Result<(), CudaError> {
-        // SAFETY: the buffer stays until the caller has waited for the stream.
+    /// # Safety
+    /// The buffer must stay until the stream has done it.
+    unsafe fn clear(&self, counts: &DeviceBuffer) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
         Ok(unsafe { self.stream.fill_async(counts, 0, DIGITS * 8, 0) }?)
     }
 
@@ -273,9 +276,6 @@ impl Search<'_> {
     /// What the step's addresses say must be memory of this device until the stream has done it.
     unsafe fn queue(&self, step: FirstStep, from: (u64, u64)) -> Result<(), CudaError> {
         let function = self.device.function(&first_groups_source(), KERNEL_NAME)?;
-        let bytes: Vec<u8> = step.params(from).iter().flat_map(|word| word.to_le_bytes()).collect();
-        let mut args = LaunchArgs::new();
-        args.push_bytes(&bytes);
         let grid = Grid {
             blocks: from.1.div_ceil(u64::from(BLOCK_THREADS)).clamp(1, 1 << 12) as u32,
             threads: BLOCK_THREADS,
@@ -283,8 +283,7 @@ impl Search<'_> {
         };
         // SAFETY: the struct is filled field by field as `first_groups.cu` declares it; the addresses are the
         // caller's promise.
-        unsafe { launch(&function, grid, self.stream, &mut args) }?;
-        Ok(())
+        unsafe { queue_words(&function, self.stream, grid, &step.params(from)) }
     }
 }
 

@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
-use headrace_gpu::{Function, Grid, LaunchArgs, Source, Stream, launch};
+use headrace_gpu::{Function, Grid, Source, Stream};
 
 use crate::device::CudaDevice;
 use crate::error::CudaError;
 use crate::headers::HEADERS;
 use crate::pinned::PinnedLease;
 use crate::text_values::{TEXT_PORTION_BYTES, TEXT_VALUE_BYTES, text_lengths};
+use crate::words::queue_words;
 
 /// Name of the kernel.
 const GATHER_KERNEL_NAME: &str = "headrace_gather";
@@ -95,10 +96,8 @@ impl Gathering {
                 to.copy_from_slice(&offset.to_le_bytes());
                 offset += length as u64;
             }
-            let mut args = LaunchArgs::new();
             let params =
                 [address, base + at as u64, base + self.columns[column].0 as u64, rows as u64];
-            args.push_bytes(params.map(u64::to_le_bytes).as_flattened());
             let grid = Grid {
                 blocks: rows.div_ceil(BLOCK_TEXTS).clamp(1, BLOCKS_MAX) as u32,
                 threads: BLOCK_THREADS as u32,
@@ -107,7 +106,7 @@ impl Gathering {
             // SAFETY: the struct is filled field by field as `gather.cu` declares it. The texts lie where
             // the caller promised; their lengths are those that were counted, so that they end in the
             // staging, which is this gathering's and is touched again when the stream has done it.
-            unsafe { launch(&self.function, grid, stream, &mut args) }?;
+            unsafe { queue_words(&self.function, stream, grid, &params) }?;
         }
         self.staging = Some(staging);
         Ok(())

@@ -5,13 +5,13 @@
 //! of their result, texts become views of what the table keeps. The columns are plain ones of a segment, so the
 //! reading pipeline's kernel is like any other's.
 //!
-//! Results must be those of `headrace_pipeline::state::finish`. What the kernel cannot do so is refused here, by
-//! types; a total that does not fit its type is told by the kernel before anything is read
-//! ([`GroupColumn::queue`] without values), and the host finishes the groups instead.
+//! Results must be those of `headrace_pipeline::state::finish`. What the kernel cannot compute is refused here, by
+//! type. Whether all totals fit their types is checked before anything is read ([`all_fit`]); if not, the host finishes
+//! the groups.
 
 use headrace_columns::decimal::magnitude_limit;
 use headrace_columns::repr::Repr;
-use headrace_gpu::{Grid, LaunchArgs, Source, Stream, launch};
+use headrace_gpu::{Grid, Source, Stream};
 use headrace_ir::{AggregateFunction, AggregateOutput, DataType, OnOverflow};
 use headrace_pipeline::bound::{Bound, BoundCall, BoundKey, BoundSink};
 use headrace_pipeline::{SourceColumn, WhyNot};
@@ -23,6 +23,7 @@ use crate::groups::{GroupKeyPart, GroupTableLayout};
 use crate::headers::HEADERS;
 use crate::layout::{ColumnForm, ColumnLayout};
 use crate::text_values::TEXT_VALUE_BYTES;
+use crate::words::queue_words;
 
 /// Name of the kernel.
 const KERNEL_NAME: &str = "headrace_group_column";
@@ -95,7 +96,7 @@ pub struct GroupColumn {
     value_bytes: u32,
     /// Between which totals and means must lie.
     bounds: (i128, i128),
-    /// What a total is multiplied by before it is divided.
+    /// A mean multiplies its total by this factor before the division.
     factor: i128,
     /// Whether its values are unsigned integers.
     is_unsigned: bool,
@@ -107,15 +108,15 @@ pub struct GroupColumn {
     info: SourceColumn,
 }
 
-/// Where the parts of a group table lie on the device, from a group on.
-#[derive(Clone, Copy, Debug)]
-pub struct GroupAddresses<'a> {
+/// Where the parts of a group table lie on the device.
+#[derive(Clone, Debug)]
+pub struct GroupAddresses {
     /// Keys.
     pub keys: u64,
     /// Texts that groups keep.
     pub texts: u64,
     /// Accumulators.
-    pub accumulators: &'a [u64],
+    pub accumulators: Vec<u64>,
 }
 
 /// Where a column is made, and what else is told.
@@ -353,7 +354,7 @@ impl GroupColumn {
     /// equal numbers, others may have.
     pub fn order_params(
         &self,
-        groups: &GroupAddresses<'_>,
+        groups: &GroupAddresses,
         rows: u64,
         (order, numbers): (NumberOrder, u64),
     ) -> Vec<u64> {
@@ -374,7 +375,7 @@ impl GroupColumn {
     /// `first` on.
     pub fn params(
         &self,
-        groups: &GroupAddresses<'_>,
+        groups: &GroupAddresses,
         (first, rows): (u64, u64),
         to: ColumnTarget,
     ) -> Vec<u64> {
@@ -421,7 +422,7 @@ impl GroupColumn {
         &self,
         device: &CudaDevice,
         stream: &Stream,
-        groups: &GroupAddresses<'_>,
+        groups: &GroupAddresses,
         rows: (u64, u64),
         to: ColumnTarget,
     ) -> Result<(), CudaError> {
@@ -440,13 +441,41 @@ impl GroupColumn {
         &self,
         device: &CudaDevice,
         stream: &Stream,
-        groups: &GroupAddresses<'_>,
+        groups: &GroupAddresses,
         rows: u64,
         to: (NumberOrder, u64),
     ) -> Result<(), CudaError> {
         // SAFETY: the caller's promise.
         unsafe { queue(device, stream, rows, &self.order_params(groups, rows, to)) }
     }
+}
+
+/// Whether the results of all groups fit these columns. Waits for the stream.
+///
+/// # Errors
+/// [`CudaError::Gpu`].
+///
+/// # Safety
+/// The groups must be memory of this device, valid and ordered with the stream until this returns.
+pub(crate) unsafe fn all_fit<'c>(
+    device: &CudaDevice,
+    stream: &Stream,
+    columns: impl IntoIterator<Item = &'c GroupColumn>,
+    (groups, rows): (&GroupAddresses, u64),
+) -> Result<bool, CudaError> {
+    let mut columns = columns.into_iter().filter(|column| column.may_misfit).peekable();
+    if columns.peek().is_none() {
+        return Ok(true);
+    }
+    let misfit = device.upload(&[0; 16])?;
+    let to = ColumnTarget { values: 0, validity: 0, misfit: misfit.ptr() };
+    // SAFETY: the word stays until the wait below; the groups are the caller's promise.
+    let queued =
+        columns.try_for_each(|c| unsafe { c.queue(device, stream, groups, (0, rows), to) });
+    let mut told = [0; 4];
+    // Waits, whether all could be queued or not.
+    stream.download(&misfit, 0, &mut told)?;
+    queued.map(|()| told == [0; 4])
 }
 
 /// Queues the kernel for so many groups.
@@ -463,9 +492,6 @@ unsafe fn queue(
         return Ok(());
     }
     let function = device.function(&group_column_source(), KERNEL_NAME)?;
-    let bytes: Vec<u8> = params.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let mut args = LaunchArgs::new();
-    args.push_bytes(&bytes);
     let tile_rows = u64::from(BLOCK_THREADS) * ROWS_PER_THREAD;
     let grid = Grid {
         blocks: rows.div_ceil(tile_rows).min(1 << 16) as u32,
@@ -474,8 +500,7 @@ unsafe fn queue(
     };
     // SAFETY: the struct is filled field by field as `group_column.cu` declares it; the addresses are
     // the caller's promise.
-    unsafe { launch(&function, grid, stream, &mut args) }?;
-    Ok(())
+    unsafe { queue_words(&function, stream, grid, params) }
 }
 
 fn is_unsigned(repr: &Repr) -> bool {

@@ -75,8 +75,8 @@ const TEXTS_FULL: u32 = 1 << 31;
 /// The assumed bytes of a text that a group keeps; the table has no statistics of them.
 const TEXT_BYTES_EXPECTED: u64 = 128;
 
-/// Room for texts: bytes for each that a group may keep, and in all, of which half a table's may be taken. A text's place is
-/// a number of 32 bits, of words of four bytes.
+/// Room for texts: bytes for each text of a group, and in all, but at most half of the table's bytes. A text's place is a
+/// 32-bit number of words of four bytes.
 const TEXT_ROOM_BYTES: u64 = 2 * TEXT_BYTES_EXPECTED;
 const TEXTS_BYTES_MIN: u64 = 16 << 20;
 const TEXTS_BYTES_MAX: u64 = 4 << 32;

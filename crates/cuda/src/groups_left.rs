@@ -6,8 +6,7 @@
 //!                 └────────── the next window ◄────────────┘
 //! ```
 //!
-//! The table stays as it is, so that whoever finds that the pipeline does not run here can still take
-//! the groups to the host.
+//! The table stays as it is: if the pipeline does not run here, its groups still go to the host.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use headrace_pipeline::{ExecError, SourceInfo, WhyNot};
 use crate::device_state::{DeviceState, GroupBuffers};
 use crate::error::CudaError;
 use crate::execution::CudaExecution;
-use crate::group_columns::{ColumnTarget, GroupAddresses, GroupColumn};
+use crate::group_columns::{ColumnTarget, GroupColumn, all_fit};
 use crate::layout::SegmentLayout;
 use crate::program::{CudaProgram, DeviceColumn, DeviceSegment};
 use crate::rows::RowOutput;
@@ -156,39 +155,15 @@ impl GroupsLeft<'_> {
     /// That every result fits its type: nothing may be read before.
     fn check_fit(&self) -> Result<(), CudaError> {
         let (device, stream) = (self.execution.device(), self.execution.stream());
-        if !self.columns.iter().any(GroupColumn::may_misfit) {
-            return Ok(());
-        }
-        let misfit = device.upload(&[0; 16])?;
-        let addresses = self.state.accumulator_addresses();
-        let to = ColumnTarget { values: 0, validity: 0, misfit: misfit.ptr() };
-        let mut told = [0; 4];
-        for column in self.columns.iter().filter(|column| column.may_misfit()) {
-            let groups = self.addresses(&addresses);
-            // SAFETY: the groups stay, and the word is waited for below; if queueing fails, for whatever was
-            // queued before.
-            let queued = unsafe { column.queue(device, stream, &groups, (0, self.rows), to) };
-            if queued.is_err() {
-                self.execution.wait();
-            }
-            queued?;
-        }
-        stream.download(&misfit, 0, &mut told)?;
-        match u32::from_le_bytes(told) {
-            0 => Ok(()),
-            _ => {
-                Err(ExecError::WhyNot(WhyNot::new("a result of a group does not fit its type"))
-                    .into())
-            }
+        let groups = (&self.state.group_addresses(self.groups), self.rows);
+        // SAFETY: the execution holds the groups, and no kernel of it runs.
+        match unsafe { all_fit(device, stream, &self.columns, groups) }? {
+            true => Ok(()),
+            false => Err(WhyNot::new("a result of a group does not fit its type").into()),
         }
     }
 
-    fn addresses<'b>(&self, accumulators: &'b [u64]) -> GroupAddresses<'b> {
-        let texts = self.groups.texts.as_ref().map_or(0, |texts| texts.ptr());
-        GroupAddresses { keys: self.groups.keys.ptr(), texts, accumulators }
-    }
-
-    /// Queues the making of the columns of a window, in the stream of whoever reads them.
+    /// Queues the making of the columns of a window in the stream of the pipeline that reads them.
     fn make(
         &self,
         execution: &CudaExecution,
@@ -196,8 +171,7 @@ impl GroupsLeft<'_> {
         wanted: &[(usize, &GroupColumn)],
         rows: (u64, u64),
     ) -> Result<DeviceSegment, CudaError> {
-        let accumulators = self.state.accumulator_addresses();
-        let groups = self.addresses(&accumulators);
+        let groups = self.state.group_addresses(self.groups);
         let registers = execution.bound().source_registers;
         let mut columns = vec![DeviceColumn::default(); registers];
         for ((register, column), (values, validity)) in wanted.iter().zip(&window.columns) {

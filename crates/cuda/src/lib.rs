@@ -80,6 +80,7 @@ mod tables;
 mod text_values;
 mod tuning;
 mod upload;
+mod words;
 
 pub use device::{CudaDevice, CudaOptions};
 pub use error::CudaError;

@@ -8,7 +8,7 @@
 //! A difference has 1, 2 or 4 bytes.
 
 use headrace_columns::repr::Repr;
-use headrace_gpu::{Function, Grid, LaunchArgs, Source, Stream, launch};
+use headrace_gpu::{Function, Grid, Source, Stream};
 use headrace_ir::ValueRange;
 use headrace_pipeline::bound::Bound;
 
@@ -16,6 +16,7 @@ use crate::device::CudaDevice;
 use crate::error::CudaError;
 use crate::headers::HEADERS;
 use crate::layout::ColumnForm;
+use crate::words::queue_words;
 
 /// Name of the kernel.
 const NARROW_KERNEL_NAME: &str = "headrace_narrow";
@@ -140,10 +141,7 @@ impl Narrowing {
             return Ok(());
         }
         let function: Function = device.function(&narrow_source(), NARROW_KERNEL_NAME)?;
-        let mut args = LaunchArgs::new();
         let words = self.params(rows, values, validity, deltas, misfit);
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        args.push_bytes(&bytes);
         let tile_rows = u64::from(BLOCK_THREADS) * ROWS_PER_THREAD;
         let grid = Grid {
             blocks: u64::from(rows).div_ceil(tile_rows).min(1 << 16) as u32,
@@ -152,8 +150,7 @@ impl Narrowing {
         };
         // SAFETY: the struct is filled field by field as `narrow.cu` declares it; the addresses
         // are the caller's promise.
-        unsafe { launch(&function, grid, stream, &mut args) }?;
-        Ok(())
+        unsafe { queue_words(&function, stream, grid, &words) }
     }
 }
 

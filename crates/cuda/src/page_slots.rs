@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use headrace_flow::DeviceSlice;
-use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Stream, launch};
+use headrace_gpu::{DeviceBuffer, Function, Grid, Stream};
 use headrace_io::Kept;
 use headrace_ir::Segment;
 use headrace_ir::pages::{HoldAnswer, PageVerdict};
@@ -13,7 +13,6 @@ use headrace_pipeline::ExecError;
 use crate::decode::chunks;
 use crate::device::CudaDevice;
 use crate::error::CudaError;
-use crate::execution::word_bytes;
 use crate::pages::{
     ColumnPlaces, NOT_TAKEN, PAGE_BLOCK_THREADS, PAGE_ENTRY_BYTES, PAGE_VERDICT_BYTES,
     PAGES_KERNEL_NAME, PageColumn, PageDecoding, PageOwner, PagePass, bitmap_bytes, page_entry,
@@ -22,6 +21,7 @@ use crate::pages::{
 use crate::pinned::PinnedLease;
 use crate::program::{DeviceColumn, DeviceSegment};
 use crate::resident::PagesKey;
+use crate::words::{queue_words, word_bytes};
 
 /// The rows of a segment begin at a multiple of this, so that bitmaps begin at one of 16 bytes.
 const SEGMENT_ALIGN_ROWS: u32 = 128;
@@ -269,8 +269,7 @@ impl PageSlots {
             return Ok(());
         }
         let at = (self.slots[slot].control_host.device_address(), pages as u32);
-        let mut args = LaunchArgs::new();
-        args.push_bytes(&word_bytes(&self.decoding.params(at, self.steps.ptr(), pass)));
+        let params = self.decoding.params(at, self.steps.ptr(), pass);
         let grid = Grid {
             blocks: pages as u32,
             threads: PAGE_BLOCK_THREADS,
@@ -280,8 +279,7 @@ impl PageSlots {
         // verdicts and columns are this value's and large enough for all pages of a slot, each with
         // at most the rows that the kernel checks; the table is written again when this is done; the
         // pages are the caller's promise.
-        unsafe { launch(&self.function, grid, stream, &mut args) }?;
-        Ok(())
+        unsafe { queue_words(&self.function, stream, grid, &params) }
     }
 
     /// The columns of a slot's rows from `first_row` on as a segment.

@@ -7,12 +7,13 @@
 
 use std::ops::Range;
 
-use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Source, Stream, launch};
+use headrace_gpu::{DeviceBuffer, Function, Grid, Source, Stream};
 use headrace_pipeline::ExecError;
 
 use crate::error::CudaError;
 use crate::headers::HEADERS;
 use crate::pinned::PinnedLease;
+use crate::words::queue_words;
 
 /// Name of the kernel.
 pub(crate) const UPLOAD_KERNEL_NAME: &str = "headrace_upload";
@@ -51,9 +52,7 @@ pub(crate) unsafe fn queue_upload(
     if words == 0 {
         return Ok(());
     }
-    let mut args = LaunchArgs::new();
     let params = [from.device_address() + at as u64, to.ptr() + at as u64, words as u64];
-    args.push_bytes(params.map(u64::to_le_bytes).as_flattened());
     let grid = Grid {
         blocks: words.div_ceil(BLOCK_THREADS).min(BLOCKS_MAX) as u32,
         threads: BLOCK_THREADS as u32,
@@ -61,6 +60,5 @@ pub(crate) unsafe fn queue_upload(
     };
     // SAFETY: the struct is filled field by field as `upload.cu` declares it; both ranges are inside
     // their memory, and nobody else's until then by the caller's promise.
-    unsafe { launch(upload, grid, stream, &mut args) }?;
-    Ok(())
+    unsafe { queue_words(upload, stream, grid, &params) }
 }

@@ -1,12 +1,13 @@
 //! A table of hashed groups that is full becomes a larger one.
 
-use headrace_gpu::{Grid, LaunchArgs, Source, Stream, launch};
+use headrace_gpu::{Grid, Source, Stream};
 
 use super::CudaExecution;
 use crate::device::CudaDevice;
 use crate::device_state::GroupBuffers;
 use crate::error::CudaError;
 use crate::headers::HEADERS;
+use crate::words::queue_words;
 
 /// Name of the kernel.
 const KERNEL_NAME: &str = "headrace_rehash";
@@ -34,18 +35,17 @@ impl CudaExecution {
         let (Some(state), Some(loaded)) = (&self.state, self.kernels.first()) else {
             return Ok(false);
         };
-        let program = &loaded.kernel.program;
-        // SAFETY: both states are held until the stream is waited for below, whether the copies could be queued or
-        // not, and no kernel of the execution runs meanwhile: the caller's promise.
-        let made = unsafe { state.larger(&self.device, program, stream) }.and_then(|made| {
-            let Some((larger, used)) = made else { return Ok(None) };
-            let Some(groups) = &larger.groups else { return Ok(None) };
-            // SAFETY: as above.
-            unsafe { rehash(&self.device, stream, groups, used) }?;
-            Ok(Some(larger))
-        });
+        let Some((larger, used)) = state.larger(&self.device, &loaded.kernel.program, stream)?
+        else {
+            return Ok(false);
+        };
+        let queued = match &larger.groups {
+            // SAFETY: the state is held until the wait below, and nothing else uses it.
+            Some(groups) => unsafe { rehash(&self.device, stream, groups, used) },
+            None => Ok(()),
+        };
         stream.synchronize()?;
-        let Some(larger) = made? else { return Ok(false) };
+        queued?;
         tracing::debug!(bytes = larger.device_bytes(), "a larger table of groups");
         self.state = Some(larger);
         Ok(true)
@@ -69,15 +69,11 @@ unsafe fn rehash(
     let slots = (table.slots.ptr(), table.room.slots() - 1);
     let key = (table.layout.words, table.layout.text_keys);
     let words = rehash_params(slots, (table.keys.ptr(), used.into()), key);
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let mut args = LaunchArgs::new();
-    args.push_bytes(&bytes);
     let grid = Grid {
         blocks: used.div_ceil(BLOCK_THREADS).min(1 << 16),
         threads: BLOCK_THREADS,
         shared_bytes: 0,
     };
     // SAFETY: the struct is filled field by field as `rehash.cu` declares it; the table is the caller's promise.
-    unsafe { launch(&function, grid, stream, &mut args) }?;
-    Ok(())
+    unsafe { queue_words(&function, stream, grid, &words) }
 }

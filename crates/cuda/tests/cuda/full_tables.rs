@@ -197,7 +197,7 @@ fn host_shim_tables_that_grow_answer_as_the_cpu_processor_does() {
         let segments = segments(table, &[], &mut memory);
         let room = ((first, &options), Some((&*rehash, max)));
         let mut left = 0;
-        let mut take = |groups: &LeftOnShim<'_>| left = groups.rows;
+        let mut take = |groups: &LeftOnShim| left = groups.rows;
         let (batches, flushes, _) =
             run_segments((bound, program), &segments, room, &mut take).unwrap();
         (Ok(lines(&batches)), flushes, left)

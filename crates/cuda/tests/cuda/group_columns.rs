@@ -35,13 +35,7 @@ impl Kernel {
     }
 
     /// Makes a column; whether all fit.
-    fn make(
-        &self,
-        column: &GroupColumn,
-        left: &LeftOnShim<'_>,
-        values: u64,
-        validity: u64,
-    ) -> bool {
+    fn make(&self, column: &GroupColumn, left: &LeftOnShim, values: u64, validity: u64) -> bool {
         let mut misfit = Memory::zeroed(16);
         let to = ColumnTarget { values, validity, misfit: misfit.address() };
         run(&self.library, &column.params(&left.groups, (0, left.rows), to), 3);
@@ -53,12 +47,7 @@ const ROOM: (u64, u64) = (u64::MAX, u64::MAX);
 
 /// All columns of the groups that a run left, as a pipeline over them puts them out; an error if a value does
 /// not fit.
-fn read_back(
-    kernel: &Kernel,
-    bound: &Bound,
-    columns: &[GroupColumn],
-    left: &LeftOnShim<'_>,
-) -> Answer {
+fn read_back(kernel: &Kernel, bound: &Bound, columns: &[GroupColumn], left: &LeftOnShim) -> Answer {
     let fits = |column: &GroupColumn| kernel.make(column, left, 0, 0);
     if !columns.iter().filter(|column| column.may_misfit()).all(fits) {
         return Err("does not fit".into());
@@ -115,7 +104,7 @@ fn compared(kernel: &Kernel, case: &corpus::Case, table: &Table) -> Option<(Answ
     let mut memory = Vec::new();
     let segments = segments(table, &[], &mut memory);
     let mut found = None;
-    let mut take = |left: &LeftOnShim<'_>| found = Some(read_back(kernel, &bound, &columns, left));
+    let mut take = |left: &LeftOnShim| found = Some(read_back(kernel, &bound, &columns, left));
     let room = ((ROOM, &WorkerOptions::new(1 << 30)), None);
     // An error of the groups is compared, too.
     let ran = run_segments((&bound, &program), &segments, room, &mut take);
@@ -160,7 +149,7 @@ fn first_on_shim(
     kernel: &Kernel,
     column: &GroupColumn,
     (order, wanted): (NumberOrder, u64),
-    left: &LeftOnShim<'_>,
+    left: &LeftOnShim,
 ) -> Answer {
     let mut numbers = Memory::zeroed(left.rows as usize * 8);
     let params = column.order_params(&left.groups, left.rows, (order, numbers.address()));
@@ -188,7 +177,7 @@ fn first_on_shim(
     };
     let layout = program.group_table.as_ref().unwrap();
     let keys = gathered(left.groups.keys, layout.words as u64 * 8);
-    let arrays = program.accumulators.iter().zip(left.groups.accumulators);
+    let arrays = program.accumulators.iter().zip(&left.groups.accumulators);
     let entries: Vec<_> = arrays.map(|(kind, at)| (*kind, gathered(*at, kind.bytes()))).collect();
     let entries = entries.iter().map(|(kind, bytes)| (*kind, bytes.as_slice()));
     let kept = layout.kept_texts(&keys, entries.clone(), (left.groups.texts, u64::MAX)).unwrap();
@@ -250,7 +239,7 @@ fn host_shim_the_first_groups_of_the_device_are_the_first_of_all() {
             let segments = segments(&table, &[], &mut memory);
             let mut found = None;
             let order = NumberOrder { descending, nulls_first };
-            let mut take = |left: &LeftOnShim<'_>| {
+            let mut take = |left: &LeftOnShim| {
                 let what = (&bound, &program, &*library);
                 found = Some(first_on_shim(what, &kernel, &columns[column], (order, 5), left));
             };

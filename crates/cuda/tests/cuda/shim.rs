@@ -187,8 +187,8 @@ pub fn run_on_shim(
 }
 
 /// Where a run left all of its groups.
-pub struct LeftOnShim<'a> {
-    pub groups: GroupAddresses<'a>,
+pub struct LeftOnShim {
+    pub groups: GroupAddresses,
     pub rows: u64,
 }
 
@@ -319,7 +319,7 @@ pub fn run_segments(
     (bound, program): (&Arc<Bound>, &CudaProgram),
     segments: &[DeviceSegment],
     ((table_max, options), growth): Room<'_>,
-    take: &mut dyn FnMut(&LeftOnShim<'_>),
+    take: &mut dyn FnMut(&LeftOnShim),
 ) -> Result<(Vec<RecordBatch>, u64, StepsLeft), String> {
     let folder = tempfile::tempdir().unwrap();
     let library = build_library(folder.path(), &program.source, KERNEL_NAME);
@@ -456,7 +456,7 @@ pub fn run_segments(
             let accumulators: Vec<u64> =
                 table.accumulators.iter_mut().map(Memory::address).collect();
             let (keys, texts) = (table.keys.address(), table.texts.address());
-            let groups = GroupAddresses { keys, texts, accumulators: &accumulators };
+            let groups = GroupAddresses { keys, texts, accumulators };
             take(&LeftOnShim { groups, rows: count as u64 });
         }
         if let (true, Some((rehash, max))) = (is_full, growth) {
