@@ -7,7 +7,7 @@
 //!
 //! The producer decides by what becomes of it: if a GPU is left with all of its groups, the reader is asked to run
 //! over them there. Otherwise, or if the GPU does not take the reader, batches come, and the reader runs on the cores.
-//! It begins with the first batch: before, nobody knows which way it is.
+//! A reader on the cores begins with the first batch: until then the groups may still stay on the GPU.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ use crate::graph::Graph;
 use crate::run::{Run, Streamed, gpu_refusal};
 use crate::settings::Processor;
 use crate::table::StreamTable;
-use crate::task::{OnDevice, Outlet, TakenGroups, Task};
+use crate::task::{OnDevice, Outlet, Task};
 
 /// Batches that wait between a stage and the one that reads it.
 const WAITING_BATCHES: usize = 8;
@@ -119,13 +119,11 @@ impl Run<'_> {
             return Ok(Err(WhyNot::new(format!("auto: the cores read {groups} groups sooner"))));
         }
         let watched = outlet.watched();
-        let (emit, take) =
-            (|batch| watched.emit(batch), |groups: TakenGroups<'_, '_>| watched.take(groups));
-        let outlet = watched.outlet(&emit, &take);
-        let done = cuda::run_over(
-            &Task {
+        let table = &StreamTable::of_source(&pipeline.source, std::iter::empty());
+        let done = watched.through(|outlet| {
+            let task = Task {
                 pipeline,
-                table: &StreamTable::of_source(&pipeline.source, std::iter::empty()),
+                table,
                 builds,
                 build_options: BuildOptions::default(),
                 settings,
@@ -135,9 +133,9 @@ impl Run<'_> {
                 limit: self.limit.as_ref(),
                 token: self.request.token,
                 outlet,
-            },
-            left,
-        );
+            };
+            cuda::run_over(&task, left)
+        });
         match done {
             Ok(done) => Ok(Ok(Streamed { done, processor: "cuda", why_not: None })),
             Err(error) => match gpu_refusal(&error) {

@@ -21,7 +21,7 @@ use crate::runner::Runner;
 use crate::settings::{Fallback, Processor, Settings};
 use crate::share::SharingRun;
 use crate::table::StreamTable;
-use crate::task::{Done, Emit, OnDevice, Outlet, TakenGroups, Task};
+use crate::task::{Done, Emit, OnDevice, Outlet, Task};
 use crate::{cpu, cuda};
 
 /// A program and all that it runs over.
@@ -272,12 +272,13 @@ impl Run<'_> {
         outlet: Outlet<'_>,
     ) -> Result<(), RunError> {
         let watched = outlet.watched();
-        let (emit, take) =
-            (|batch| watched.emit(batch), |groups: TakenGroups<'_, '_>| watched.take(groups));
         let (started, stage) = (Instant::now(), graph.stage(number)?);
-        let streamed = self.stream_over(graph, stage, settings, watched.outlet(&emit, &take))?;
-        let report = streamed.report(&stage.source, started);
-        streamed.emit_rest(&emit)?;
+        let report = watched.through(|outlet| {
+            let streamed = self.stream_over(graph, stage, settings, outlet)?;
+            let report = streamed.report(&stage.source, started);
+            streamed.emit_rest(outlet.emit)?;
+            Ok::<_, RunError>(report)
+        })?;
         let place = if watched.is_taken() { Place::Device } else { report.place };
         graph.report(number, StageReport { rows_out: watched.rows(), place, ..report });
         Ok(())
@@ -381,10 +382,7 @@ impl Run<'_> {
         }
         let started = Instant::now();
         let watched = outlet.watched();
-        let (emit, take) =
-            (|batch| watched.emit(batch), |groups: TakenGroups<'_, '_>| watched.take(groups));
-        let outlet = watched.outlet(&emit, &take);
-        let error = match cuda::run(&Task { outlet, ..task }) {
+        let error = match watched.through(|outlet| cuda::run(&Task { outlet, ..task })) {
             Ok(done) => {
                 if is_auto {
                     placements.ran_on_gpus(pipeline, source, ms_since(started));

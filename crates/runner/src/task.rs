@@ -31,7 +31,7 @@ pub type TakenGroups<'a, 'g> = Result<&'a GroupsLeft<'g>, WhyNot>;
 pub struct Outlet<'a> {
     /// Takes rows.
     pub emit: Emit<'a>,
-    /// Takes groups where a GPU left them; `None`: nobody reads them there.
+    /// Takes groups where a GPU left them; `None`: the reader takes rows only.
     pub take: Option<TakeGroups<'a>>,
 }
 
@@ -58,13 +58,13 @@ pub struct Watched<'a> {
 
 impl Watched<'_> {
     /// As [`Outlet::emit`].
-    pub fn emit(&self, batch: RecordBatch) -> bool {
+    fn emit(&self, batch: RecordBatch) -> bool {
         self.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
         (self.outlet.emit)(batch)
     }
 
     /// As [`Outlet::take`].
-    pub fn take(&self, groups: TakenGroups<'_, '_>) -> bool {
+    fn take(&self, groups: TakenGroups<'_, '_>) -> bool {
         let rows = groups.as_ref().map_or(0, |groups| groups.rows());
         let is_taken = self.outlet.take.is_some_and(|take| take(groups));
         if is_taken {
@@ -74,9 +74,11 @@ impl Watched<'_> {
         is_taken
     }
 
-    /// The outlet of what is watched, by closures over it.
-    pub fn outlet<'w>(&self, emit: Emit<'w>, take: TakeGroups<'w>) -> Outlet<'w> {
-        Outlet { emit, take: self.outlet.take.map(|_| take) }
+    /// Does something that puts out what is watched.
+    pub fn through<T>(&self, run: impl FnOnce(Outlet<'_>) -> T) -> T {
+        let emit = |batch| self.emit(batch);
+        let take = |groups: TakenGroups<'_, '_>| self.take(groups);
+        run(Outlet { emit: &emit, take: self.outlet.take.is_some().then_some(&take) })
     }
 
     /// Rows or groups that went there.
@@ -117,7 +119,7 @@ pub struct Task<'a> {
     pub limit: Option<&'a Arc<dyn ConsumerLimit>>,
     /// Ends it early.
     pub token: &'a CancelToken,
-    /// Takes rows as they come.
+    /// Takes its output as it comes.
     pub outlet: Outlet<'a>,
 }
 

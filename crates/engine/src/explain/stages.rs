@@ -174,7 +174,7 @@ impl<'a> Shown<'a> {
         Some(ShownProcessor { processor, access, why_not_cuda })
     }
 
-    /// The processor of a stage that reads another: before it runs, nobody knows where that leaves its groups.
+    /// The processor of a stage that reads another one. Before the run it is open where that one leaves its groups.
     fn over_stage(
         &self,
         stage: &Pipeline,

@@ -102,13 +102,19 @@ fn of_large_groups(table: &StreamTable, least: i64) -> Program {
     Program::new(vec![groups, large], Pipeline { source, steps: vec![Step::Probe(probe)], sink })
 }
 
-/// The same by hand: rows, the sum of their groups' totals, and large groups.
-fn large_groups(least: i64) -> (i64, i64, u64) {
+/// Rows and totals by a key, by hand.
+fn totals_by(of: impl Fn(i64) -> i64) -> BTreeMap<i64, (i64, i64)> {
     let mut totals: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
     for row in 0..ROWS {
-        let (rows, total) = totals.entry(key(row)).or_default();
+        let (rows, total) = totals.entry(of(key(row))).or_default();
         (*rows, *total) = (*rows + 1, *total + value(row));
     }
+    totals
+}
+
+/// The same by hand: rows, the sum of their groups' totals, and large groups.
+fn large_groups(least: i64) -> (i64, i64, u64) {
+    let totals = totals_by(|key| key);
     let large = || totals.values().filter(|(_, total)| *total > least);
     let rows = large().map(|(rows, _)| rows).sum();
     (rows, large().map(|(rows, total)| rows * total).sum(), large().count() as u64)
@@ -312,10 +318,13 @@ fn rows_after_each_step_are_counted() {
     }
 }
 
-/// Sums by a key too far apart for anything but a hash table.
+/// Puts keys too far apart for anything but a hash table.
+const FAR: i64 = 1_000_000_007;
+
+/// Sums by such a key.
 fn far_sums(table: &StreamTable) -> Pipeline {
     let source = source(table);
-    let far = Expr::arithmetic(ArithmeticOp::Multiply, source.register(0), number(1_000_000_007));
+    let far = Expr::arithmetic(ArithmeticOp::Multiply, source.register(0), number(FAR));
     let keys = vec![named("key", far)];
     let count = AggregateCall::new("n", AggregateFunction::Count, None, DataType::Int64);
     let sink = Sink::aggregate(keys, vec![count, sum("total", source.register(1))]);
@@ -324,11 +333,7 @@ fn far_sums(table: &StreamTable) -> Pipeline {
 
 /// Groups that groups, rows, a build and another stage read; what each of these puts out by hand.
 fn over_groups(table: &StreamTable) -> Vec<(Program, Vec<String>)> {
-    let mut totals: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
-    for row in 0..ROWS {
-        let (rows, total) = totals.entry(key(row) * 1_000_000_007).or_default();
-        (*rows, *total) = (*rows + 1, *total + value(row));
-    }
+    let totals = totals_by(|key| key * FAR);
     let count = |name| AggregateCall::new(name, AggregateFunction::Count, None, DataType::Int64);
     let far = |total: Expr| Expr::arithmetic(ArithmeticOp::Multiply, total, number(1_000_003));
     let groups = far_sums(table);
@@ -356,8 +361,7 @@ fn over_groups(table: &StreamTable) -> Vec<(Program, Vec<String>)> {
     expected.sort();
     let of_rows = (Program::new(vec![groups.clone()], rows), expected);
     // A build of them, which the table probes.
-    let far_key =
-        Expr::arithmetic(ArithmeticOp::Multiply, source(table).register(0), number(1_000_000_007));
+    let far_key = Expr::arithmetic(ArithmeticOp::Multiply, source(table).register(0), number(FAR));
     let sink = Sink::Build { keys: vec![named("key", read.register(0))], payload: vec![] };
     let build = Pipeline { source: read.clone(), steps: vec![large(2500)], sink };
     let probe = Step::Probe(Probe { kind: ProbeKind::Semi, ..Probe::semi(1, vec![far_key]) });
@@ -427,11 +431,7 @@ fn extreme_totals(table: &StreamTable, descending: bool) -> Program {
 /// That the first ten of all groups, and those that tie with the last of them, are among the rows of an answer, which
 /// may be more.
 fn assert_extreme(found: &[RecordBatch], descending: bool) {
-    let mut totals: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
-    for row in 0..ROWS {
-        let (rows, total) = totals.entry(key(row) * 1_000_000_007).or_default();
-        (*rows, *total) = (*rows + 1, *total + value(row));
-    }
+    let totals = totals_by(|key| key * FAR);
     let rank = |total: i64| if descending { -total } else { total };
     let mut ranks: Vec<i64> = totals.values().map(|(_, total)| rank(*total)).collect();
     ranks.sort_unstable();
