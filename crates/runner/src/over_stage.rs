@@ -15,9 +15,9 @@ use std::sync::mpsc;
 
 use arrow_schema::Schema;
 use headrace_columns::column::arrow_field;
-use headrace_cuda::GroupsLeft;
+use headrace_cuda::{GroupsLeft, TakeGroups};
 use headrace_format::batches::{BatchTable, batch_channel};
-use headrace_ir::Pipeline;
+use headrace_ir::{Pipeline, Sink};
 use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::{BuildTable, WhyNot};
 use parking_lot::Mutex;
@@ -52,7 +52,10 @@ impl Run<'_> {
         let (sender, receiver) = batch_channel(WAITING_BATCHES);
         let name = &stage.source.table;
         let table = StreamTable::new(name, Arc::new(BatchTable::new(name, &schema, receiver)));
-        let (taken, why_not) = (Mutex::new(None), Mutex::new(None));
+        // Rows go to the host one by one while the reader already runs: nothing is left to be asked for then.
+        let brings_groups = matches!(stage.sink, Sink::Aggregate { .. });
+        let rows = || WhyNot::new(format!("the rows of {name} come to the host"));
+        let (taken, why_not) = (Mutex::new(None), Mutex::new((!brings_groups).then(rows)));
         let take = |left: Result<&GroupsLeft<'_>, WhyNot>| {
             let refused = match left.map(&on_device) {
                 Ok(Ok(Err(why))) | Err(why) => why,
@@ -72,7 +75,7 @@ impl Run<'_> {
         std::thread::scope(|scope| {
             // Moved here: a producer must see that its reader is gone, by a panic too.
             let table = table;
-            let take = &take;
+            let take: TakeGroups<'_> = &take;
             let produced = scope.spawn(move || {
                 headrace_io::block_signals();
                 let has_begun = AtomicBool::new(false);
@@ -83,7 +86,7 @@ impl Run<'_> {
                     }
                     sender.send(batch)
                 };
-                let outlet = Outlet { emit: &emit, take: Some(take) };
+                let outlet = Outlet { emit: &emit, take: brings_groups.then_some(take) };
                 let produced = self.stream_stage(graph, number, settings, outlet);
                 match &produced {
                     Ok(()) => sender.finish(),
@@ -93,10 +96,9 @@ impl Run<'_> {
             });
             // An error: the producer is done, and has sent nothing.
             let _ = begun.recv();
-            let consumed = match taken.lock().take() {
-                Some(done) => done,
-                None => on_host(&table, why_not.lock().take()),
-            };
+            // Nothing is locked while the reader runs: the producer goes on meanwhile.
+            let (taken, why_not) = (taken.lock().take(), why_not.lock().take());
+            let consumed = taken.unwrap_or_else(|| on_host(&table, why_not));
             drop(table);
             let panicked = |_| Err(RunError::Thread(format!("the stage over {name} panicked")));
             // A failed producer fails its reader too: the producer's error is the cause.

@@ -418,6 +418,33 @@ fn gpu_groups_are_read_where_they_lie() {
     }
 }
 
+/// Rows of a stage go to the host while it runs, and its reader runs meanwhile.
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_rows_of_a_stage_are_read_on_the_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table(folder.path());
+    let runner = Runner::new(&RunnerOptions::default());
+    let from = source(&table);
+    let few = Step::Filter(Expr::compare(CompareOp::Lt, from.register(1), number(900)));
+    let sink = Sink::Rows { columns: from.all_columns(), limit: None };
+    let found = Pipeline { source: from, steps: vec![few.clone()], sink };
+    let count = AggregateCall::new("n", AggregateFunction::Count, None, DataType::Int64);
+    let sink = Sink::aggregate(vec![], vec![count]);
+    let counted = |source, steps| Pipeline { source, steps, sink: sink.clone() };
+    let at_once = Program::new(vec![], counted(source(&table), vec![few]));
+    let by_stage = Program::new(vec![found.clone()], counted(output(&found, 0), vec![]));
+    let one = std::slice::from_ref(&table);
+    let (expected, _) = run_on(Processor::Cpu, &runner, &at_once, one).unwrap();
+    let (batches, report) = run_on(Processor::Cuda, &runner, &by_stage, one).unwrap();
+    assert_eq!(rows(&batches), rows(&expected));
+    let ran: Vec<_> = report.ran().map(|(_, report)| report).collect();
+    assert_eq!((&*ran[0].processor, ran[0].place), ("cuda", Place::Streamed));
+    assert_eq!(ran[1].processor, "cpu");
+    let why = ran[1].processor_why_not.as_ref().map(ToString::to_string).unwrap_or_default();
+    assert!(why.contains("come to the host"), "{why}");
+}
+
 /// The groups whose totals are the largest, or the smallest.
 fn extreme_totals(table: &StreamTable, descending: bool) -> Program {
     let mut groups = far_sums(table);
