@@ -1,6 +1,7 @@
 //! Owned columns: what rows and builds are gathered in, and how they turn into Arrow arrays.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::types::{
@@ -100,6 +101,13 @@ impl Column {
         &self.repr
     }
 
+    /// A vector's rows.
+    pub fn of(repr: Repr, vector: &Vector<'_>, rows: usize) -> Result<Self, ColumnError> {
+        let mut column = Self::new(repr)?;
+        column.push(vector, rows)?;
+        Ok(column)
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
@@ -149,21 +157,38 @@ impl Column {
 
     /// These rows, in this order.
     pub fn take(&self, rows: &[u32]) -> Result<Self, ColumnError> {
-        let mut taken = Self::new(self.repr.clone())?;
-        taken.push(&self.vector().take(rows), rows.len())?;
-        Ok(taken)
+        Self::of(self.repr.clone(), &self.vector().take(rows), rows.len())
     }
 
     /// The column as a vector.
     pub fn vector(&self) -> Vector<'_> {
+        self.slice(0..self.rows)
+    }
+
+    /// Some of the rows as a vector.
+    pub fn slice(&self, rows: Range<usize>) -> Vector<'_> {
         let data = match &self.values {
-            Values::Fixed(data) => crate::vector::map_data!(data, v => &v[..]),
+            Values::Fixed(data) => crate::vector::map_data!(data, v => &v[rows.clone()]),
             Values::Text { offsets, bytes } => {
-                Data::Str(offsets.windows(2).map(|w| &bytes[w[0]..w[1]]).collect())
+                let ends = offsets[rows.start..=rows.end].windows(2);
+                Data::Str(ends.map(|w| &bytes[w[0]..w[1]]).collect())
             }
         };
-        let validity = self.validity.as_deref().map(Cow::Borrowed);
+        let validity = self.validity.as_deref().map(|valid| Cow::Borrowed(&valid[rows]));
         Vector { data, validity, constant: false }
+    }
+
+    /// The text of a row, if these are texts.
+    pub fn text(&self, row: usize) -> Option<&str> {
+        match &self.values {
+            Values::Text { offsets, bytes } => Some(&bytes[offsets[row]..offsets[row + 1]]),
+            Values::Fixed(_) => None,
+        }
+    }
+
+    /// Whether NULLs are among the rows, or were.
+    pub fn may_have_nulls(&self) -> bool {
+        self.validity.is_some()
     }
 
     /// The column as an Arrow array of [`arrow_type`].

@@ -10,16 +10,28 @@ use crate::memory::HUGE_PAGE_BYTES;
 /// An empty vector with room for this many values.
 pub fn reserved<T>(values: usize) -> Vec<T> {
     let mut vector: Vec<T> = Vec::with_capacity(values);
+    advise(&mut vector);
+    vector
+}
+
+/// Zeros, which are numbers' default, so many. The system finds pages for them when they are first written: by several
+/// threads at a time, if those write.
+pub fn zeroed<T: Default + Clone>(values: usize) -> Vec<T> {
+    let mut vector = vec![T::default(); values];
+    advise(&mut vector);
+    vector
+}
+
+/// Asks for huge pages for what a vector has room for. Whole ones alone: no more memory is taken than the vector has.
+fn advise<T>(vector: &mut Vec<T>) {
     let bytes = vector.capacity() * size_of::<T>();
     let start: *mut u8 = vector.as_mut_ptr().cast();
     let first = start.align_offset(HUGE_PAGE_BYTES);
-    // Whole huge pages alone: no more memory is taken than the vector has.
     let whole = bytes.saturating_sub(first) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     if whole > 0 {
         // SAFETY: advice about memory of the vector's own, which changes no contents; failure is harmless.
         unsafe { libc::madvise(start.add(first).cast(), whole, libc::MADV_HUGEPAGE) };
     }
-    vector
 }
 
 /// Reserves room for more values in a vector that grows.
@@ -49,6 +61,7 @@ mod tests {
     #[test]
     fn vectors_are_vectors() {
         for values in [0, 1, 1000, 3 * HUGE_PAGE_BYTES + 5] {
+            assert_eq!(zeroed::<u32>(values), vec![0; values]);
             let mut vector = filled(7_u16, values);
             assert!(vector.len() == values && vector.iter().all(|value| *value == 7));
             vector.push(8);

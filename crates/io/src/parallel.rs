@@ -1,6 +1,8 @@
 //! Many small tasks at once, since each read of a cold file costs a latency.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 use crate::block_signals;
 
@@ -45,6 +47,35 @@ pub fn try_map<T: Send, E: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// Does something with every item, which may be a part of memory that is written, on up to `threads_max` threads. After
+/// an error no other item is begun.
+///
+/// # Errors
+/// One of those of `f`.
+pub fn try_for_each<I: Send, E: Send>(
+    mut items: impl ExactSizeIterator<Item = I> + Send,
+    threads_max: usize,
+    f: impl Fn(I) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let threads = items.len().clamp(1, threads_max.max(1));
+    if threads == 1 {
+        return items.try_for_each(f);
+    }
+    let (items, has_failed) = (Mutex::new(items), AtomicBool::new(false));
+    let next = || if has_failed.load(Ordering::Relaxed) { None } else { items.lock().next() };
+    let work = || {
+        while let Some(item) = next() {
+            f(item).inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
+        }
+        Ok(())
+    };
+    let unless_panicked = |done| match done {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    on_threads(threads, work).into_iter().try_for_each(unless_panicked)
+}
+
 /// Runs `work` on this thread and, concurrently, on up to `threads` - 1 others; returns the result
 /// of this thread, then those of the others, or their panic. Threads that cannot be started are
 /// omitted.
@@ -75,6 +106,22 @@ mod tests {
         for count in [0, 1, 7, 1000] {
             let squares = try_map(count, (4, 8), |i| Ok::<_, ()>(i * i)).unwrap();
             assert_eq!(squares, (0..count).map(|i| i * i).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn every_item_is_done_once_until_one_fails() {
+        for threads in [1, 3] {
+            let mut values = vec![0; 1000];
+            let chunks = values.chunks_mut(7).enumerate();
+            try_for_each(chunks, threads, |(number, chunk)| {
+                chunk.fill(number);
+                Ok::<_, ()>(())
+            })
+            .unwrap();
+            assert!(values.iter().enumerate().all(|(at, value)| at / 7 == *value));
+            let failed = |item| if item == 500 { Err(item) } else { Ok(()) };
+            assert_eq!(try_for_each(0..1000, threads, failed), Err(500));
         }
     }
 

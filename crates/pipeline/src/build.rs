@@ -18,19 +18,21 @@ mod assemble;
 mod chains;
 pub(crate) mod fetch;
 mod payload;
+mod pieces;
 mod rekey;
 mod slots;
+mod texts;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use headrace_columns::key::EncodedKeys;
 use headrace_columns::repr::{Dictionary, Repr};
-use headrace_io::huge::filled;
+use headrace_io::huge::zeroed;
 use headrace_ir::{Field, ValueRange};
 
 pub use assemble::BuildOptions;
-pub(crate) use payload::BuildColumn;
+pub(crate) use pieces::BuildColumn;
 pub use slots::Slots;
 
 /// Rows by key.
@@ -156,17 +158,7 @@ pub struct Presence {
 impl Presence {
     /// None of a domain's numbers.
     pub(crate) fn empty(base: i64, domain: u64) -> Self {
-        Self { base, domain, words: filled(0, domain.div_ceil(64) as usize) }
-    }
-
-    /// Adds a number of the domain and answers its place there; `None`: it is there already.
-    #[inline(always)]
-    pub(crate) fn insert(&mut self, number: i64) -> Option<usize> {
-        let place = number.wrapping_sub(self.base) as u64 as usize;
-        let (word, bit) = (&mut self.words[place / 64], 1 << (place % 64));
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        is_new.then_some(place)
+        Self { base, domain, words: zeroed(domain.div_ceil(64) as usize) }
     }
 
     /// Host bytes.

@@ -133,10 +133,7 @@ impl CpuProgram {
             self.finish_hash(states, &options, emit)?;
             return Ok(Output::Batches(Vec::new()));
         }
-        let merged = self.merged(states, &options)?;
-        if let (SinkState::Build { columns }, BoundSink::Build { keys, payload }) =
-            (&merged, &self.bound.sink)
-        {
+        if let BoundSink::Build { keys, payload } = &self.bound.sink {
             let name = &self.bound.table;
             // The build takes about as much again, beside the columns that it is made from.
             let held: u64 = memory.iter().map(Reservation::bytes).sum();
@@ -144,9 +141,15 @@ impl CpuProgram {
                 let more = memory.bytes().saturating_add(held);
                 memory.hold(more, &format!("the build {name}"))?;
             }
-            let build = sink::finish_build(name, columns, keys, payload, build_options)?;
+            let columns = states.into_iter().map(|state| match state {
+                SinkState::Build { columns } => Ok(columns),
+                _ => Err(ExecError::Internal("workers of different sinks".into())),
+            });
+            let columns = columns.collect::<Result<Vec<_>, _>>()?;
+            let build = sink::finish_build(name, &columns, keys, payload, build_options)?;
             return Ok(Output::Build(build));
         }
+        let merged = self.merged(states, &options)?;
         self.rows_of(merged)?.into_iter().all(emit);
         Ok(Output::Batches(Vec::new()))
     }

@@ -3,14 +3,14 @@
 use arrow_array::RecordBatch;
 use headrace_columns::column::Column;
 use headrace_columns::column_in::append_array;
-use headrace_columns::convert::integers;
-use headrace_columns::key;
+use headrace_columns::key::{self, EncodedKeys};
 use headrace_columns::repr::Repr;
 use headrace_io::try_map;
-use headrace_ir::{DataType, Field};
+use headrace_ir::{DataType, Field, ValueRange};
 
 use crate::ExecError;
-use crate::build::payload::{BuildColumn, Placement, encode};
+use crate::build::payload::{Placement, UniqueKeys, encode, range_of, wider};
+use crate::build::pieces::{BuildColumn, Pieces};
 use crate::build::{BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, PayloadData, Presence};
 
 /// A direct-address table may have this many entries for each row ..
@@ -28,9 +28,6 @@ const DIRECT_BYTES_FACTOR: u64 = 4;
 /// What a hash table takes for a row beside its payload: two to four slots of a row number and a key.
 const HASHED_ROW_BYTES: u64 = 40;
 
-/// Payload columns of fewer rows are laid out before another thread has begun.
-const THREAD_ROWS_MIN: usize = 1 << 16;
-
 /// What is known of a build besides its rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuildOptions {
@@ -38,7 +35,7 @@ pub struct BuildOptions {
     pub nulls_equal: bool,
     /// Rows of the table that the build was filtered from (see [`BuildTable::source_rows`]).
     pub source_rows: Option<u64>,
-    /// Threads that lay out payload columns; 0 is one.
+    /// Threads that make it; 0 is one.
     pub threads: usize,
 }
 
@@ -52,67 +49,74 @@ impl BuildTable {
         options: BuildOptions,
     ) -> Result<Self, ExecError> {
         let fields: Vec<Field> = keys.iter().chain(payload).cloned().collect();
-        let mut columns = fields
-            .iter()
-            .map(|field| Ok(Column::new(repr_of(&field.data_type)?)?))
-            .collect::<Result<Vec<_>, ExecError>>()?;
-        for batch in batches {
-            if batch.num_columns() != fields.len() {
-                return Err(ExecError::Internal(format!(
-                    "build {name}: {} columns where {} were planned",
-                    batch.num_columns(),
-                    fields.len()
-                )));
-            }
-            for ((column, array), field) in columns.iter_mut().zip(batch.columns()).zip(&fields) {
-                append_array(column, array, field)?;
-            }
-        }
-        let rows = batches.iter().map(RecordBatch::num_rows).sum();
-        let mut columns: Vec<BuildColumn<'_>> = fields
-            .into_iter()
-            .zip(&columns)
-            .map(|(field, c)| BuildColumn { field, repr: c.repr().clone(), vector: c.vector() })
-            .collect();
+        let reprs = fields.iter().map(|field| repr_of(&field.data_type));
+        let reprs = reprs.collect::<Result<Vec<_>, ExecError>>()?;
+        let column = |batch: &RecordBatch, column: usize| {
+            let array = batch.columns().get(column).ok_or_else(|| {
+                let (found, wanted) = (batch.num_columns(), fields.len());
+                ExecError::Internal(format!(
+                    "build {name}: {found} columns where {wanted} were planned"
+                ))
+            })?;
+            let mut gathered = Column::new(reprs[column].clone())?;
+            append_array(&mut gathered, array, &fields[column])?;
+            Ok::<_, ExecError>(gathered)
+        };
+        let parts = try_map(batches.len(), (1, options.threads), |batch| {
+            (0..fields.len()).map(|place| column(&batches[batch], place)).collect()
+        })?;
+        let parts: Vec<Vec<Column>> = parts;
+        let columns = fields.iter().zip(&reprs).enumerate().map(|(place, (field, repr))| {
+            let parts = parts.iter().map(|part| &part[place]).collect();
+            BuildColumn { field: field.clone(), repr: repr.clone(), parts }
+        });
+        let mut columns: Vec<BuildColumn<'_>> = columns.collect();
         let payload = columns.split_off(keys.len());
-        Self::assemble(name, columns, payload, rows, options)
+        Self::assemble(name, columns, payload, options)
     }
 
-    /// A build from columns of `rows` rows. Keys are never codes, except those of a
+    /// A build from columns, all of which have the same parts. Keys are never codes, except those of a
     /// dictionary that the streamed side has too.
-    pub(crate) fn assemble<'v>(
+    pub(crate) fn assemble(
         name: &str,
-        mut keys: Vec<BuildColumn<'v>>,
-        mut payload: Vec<BuildColumn<'v>>,
-        mut rows: usize,
+        keys: Vec<BuildColumn<'_>>,
+        payload: Vec<BuildColumn<'_>>,
         options: BuildOptions,
     ) -> Result<Self, ExecError> {
-        let kept = rows_without_null(&keys, rows);
-        let has_null_key = kept.is_some();
-        if let (Some(kept), false) = (kept, options.nulls_equal) {
-            for column in keys.iter_mut().chain(&mut payload) {
-                column.vector = column.vector.take(&kept);
+        let complete;
+        let (mut keys, mut payload) = (keys, payload);
+        let kept = rows_without_null(&keys, options.threads)?;
+        let has_null_key = kept.iter().any(Option::is_some);
+        if has_null_key && !options.nulls_equal {
+            complete = taken(keys.iter().chain(&payload), &kept, options.threads)?;
+            for (column, taken) in keys.iter_mut().chain(&mut payload).zip(&complete) {
+                let parts = column.parts.iter_mut().zip(taken);
+                parts.for_each(|(part, taken)| *part = taken.as_ref().unwrap_or(part));
             }
-            rows = kept.len();
         }
+        let first = keys.first().or(payload.first());
+        let part_rows = first.into_iter().flat_map(BuildColumn::part_rows);
+        let pieces = Pieces::of(part_rows, options.threads);
+        let rows = pieces.rows();
         if rows as u64 >= u64::from(u32::MAX) {
             return Err(ExecError::Internal(format!(
                 "build {name} has {rows} rows; at most 2^32 - 2 can be numbered"
             )));
         }
-        let direct = if options.nulls_equal { None } else { direct_index(&keys, &payload, rows) };
+        let direct = match options.nulls_equal {
+            true => None,
+            false => direct_index(&keys, &payload, &pieces)?,
+        };
         let (index, placement, unique) = match direct {
-            Some((index, placement)) => (index, placement, true),
+            Some((present, keys)) => (BuildIndex::Direct(present), Placement::Keys(keys), true),
             None => {
-                let chains = chains(&keys, rows, options.nulls_equal);
+                let chains = chains(&keys, &pieces, options.nulls_equal)?;
                 let unique = chains.duplicates_max <= 1;
-                (BuildIndex::Chains(chains), Placement::in_row_order(rows), unique)
+                (BuildIndex::Chains(chains), Placement::Rows, unique)
             }
         };
-        // Texts are sorted, each column's by itself.
-        let laid_out = |column: usize| encode(&payload[column], &placement);
-        let threads = if rows < THREAD_ROWS_MIN { 1 } else { options.threads };
-        let payload = try_map(payload.len(), (1, threads), laid_out)?;
+        let laid_out = payload.iter().map(|column| encode(column, &placement, &pieces));
+        let payload = laid_out.collect::<Result<Vec<_>, _>>()?;
         let bytes = index_bytes(&index) + payload.iter().map(payload_bytes).sum::<u64>();
         Ok(Self {
             name: name.to_string(),
@@ -152,40 +156,56 @@ fn repr_of(data_type: &DataType) -> Result<Repr, ExecError> {
     Repr::of(data_type).ok_or_else(unknown)
 }
 
-/// Rows whose keys are all there; `None`: all rows.
-fn rows_without_null(keys: &[BuildColumn<'_>], rows: usize) -> Option<Vec<u32>> {
-    if keys.iter().all(|key| key.vector.validity.is_none()) {
-        return None;
-    }
-    let complete = |row: &u32| keys.iter().all(|key| key.vector.is_valid(*row as usize));
-    let kept: Vec<u32> = (0..rows as u32).filter(complete).collect();
-    (kept.len() < rows).then_some(kept)
+/// Of each part the rows whose keys are all there; `None`: all rows.
+fn rows_without_null(
+    keys: &[BuildColumn<'_>],
+    threads: usize,
+) -> Result<Vec<Option<Vec<u32>>>, ExecError> {
+    let parts = keys.first().map_or(0, |key| key.parts.len());
+    try_map(parts, (1, threads), |part| {
+        let keys: Vec<&Column> = keys.iter().map(|key| key.parts[part]).collect();
+        if !keys.iter().any(|key| key.may_have_nulls()) {
+            return Ok(None);
+        }
+        let vectors: Vec<_> = keys.iter().map(|key| key.vector()).collect();
+        let rows = keys[0].rows() as u32;
+        let complete = |row: &u32| vectors.iter().all(|key| key.is_valid(*row as usize));
+        let kept: Vec<u32> = (0..rows).filter(complete).collect();
+        Ok(Some(kept).filter(|kept| kept.len() < rows as usize))
+    })
+}
+
+/// Of each column the parts of which not all rows are kept.
+fn taken<'c>(
+    columns: impl Iterator<Item = &'c BuildColumn<'c>>,
+    kept: &[Option<Vec<u32>>],
+    threads: usize,
+) -> Result<Vec<Vec<Option<Column>>>, ExecError> {
+    let of_column = |column: &BuildColumn<'_>| {
+        try_map(kept.len(), (1, threads), |part| {
+            let rows = kept[part].as_deref();
+            Ok(rows.map(|rows| column.parts[part].take(rows)).transpose()?)
+        })
+    };
+    columns.map(of_column).collect()
 }
 
 /// A direct-address table, if there is one integer key, dense enough, without duplicates.
-fn direct_index(
-    keys: &[BuildColumn<'_>],
+fn direct_index<'k>(
+    keys: &'k [BuildColumn<'k>],
     payload: &[BuildColumn<'_>],
-    rows: usize,
-) -> Option<(BuildIndex, Placement)> {
-    let [key] = keys else { return None };
+    pieces: &Pieces,
+) -> Result<Option<(Presence, UniqueKeys<'k>)>, ExecError> {
+    let [key] = keys else { return Ok(None) };
     if !key.repr.is_integer_like() {
-        return None;
+        return Ok(None);
     }
-    let values = integers(&key.vector.data)?;
-    let base = values.iter().copied().min().unwrap_or(0);
-    let max = values.iter().copied().max().unwrap_or(-1);
-    let domain = u64::try_from(i128::from(max) - i128::from(base) + 1).ok()?;
-    if domain > direct_entries_max(rows as u64, payload).min(DIRECT_ENTRIES_MAX) {
-        return None;
-    }
-    let mut present = Presence::empty(base, domain);
-    let mut entries = Vec::with_capacity(rows);
-    for &value in values.iter() {
-        entries.push(present.insert(value)? as u32);
-    }
-    let placement = Placement { entry_of_row: Some(entries), entries: domain as usize };
-    Some((BuildIndex::Direct(present), placement))
+    let spans = pieces.map(|piece| key.with_integers(piece, |keys, _| range_of(keys, None)))?;
+    let span = spans.into_iter().flatten().reduce(wider);
+    let ValueRange { min, max } = span.unwrap_or(ValueRange { min: 0, max: -1 });
+    let Ok(domain) = u64::try_from(i128::from(max) - i128::from(min) + 1) else { return Ok(None) };
+    let most = direct_entries_max(pieces.rows() as u64, payload).min(DIRECT_ENTRIES_MAX);
+    if domain > most { Ok(None) } else { UniqueKeys::of(key, pieces, (min, domain)) }
 }
 
 /// Entries that a direct-address table of so many rows may have.
@@ -207,14 +227,29 @@ fn direct_entries_max(rows: u64, payload: &[BuildColumn<'_>]) -> u64 {
 }
 
 /// NULLs are no numbers: where they may be found, keys are bytes.
-fn chains(keys: &[BuildColumn<'_>], rows: usize, with_nulls: bool) -> Chains {
+fn chains(
+    keys: &[BuildColumn<'_>],
+    pieces: &Pieces,
+    with_nulls: bool,
+) -> Result<Chains, ExecError> {
     if let ([key], false) = (keys, with_nulls)
         && key.repr.is_integer_like()
-        && let Some(values) = integers(&key.vector.spelled(rows).data)
     {
-        return Chains::of_integers(&values);
+        let values = pieces.values(|piece, own| {
+            key.with_integers(piece, |values, _| own.copy_from_slice(values))
+        })?;
+        return Ok(Chains::of_integers(values, pieces.threads()));
     }
-    Chains::of_encoded(key::encode(keys.iter().map(|key| &key.vector), rows))
+    Ok(Chains::of_encoded(encoded(keys, pieces)?, pieces.threads()))
+}
+
+/// The keys of all rows.
+fn encoded(keys: &[BuildColumn<'_>], pieces: &Pieces) -> Result<EncodedKeys, ExecError> {
+    let by_piece = pieces.map(|piece| {
+        let vectors: Vec<_> = keys.iter().map(|key| key.of(piece)).collect();
+        Ok(key::encode(vectors.iter(), piece.rows.len()))
+    })?;
+    Ok(EncodedKeys::joined(by_piece, pieces.threads()))
 }
 
 fn index_bytes(index: &BuildIndex) -> u64 {
@@ -239,13 +274,10 @@ fn payload_bytes(column: &PayloadColumn) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use headrace_columns::vector::{Data, Vector};
-
     use super::*;
 
     fn column(repr: Repr) -> BuildColumn<'static> {
-        let field = Field::new("p", DataType::Int64, false);
-        BuildColumn { field, repr, vector: Vector::new(Data::I64(Vec::new().into())) }
+        BuildColumn { field: Field::new("p", DataType::Int64, false), repr, parts: Vec::new() }
     }
 
     #[test]

@@ -1,62 +1,160 @@
 //! Payload columns: as narrow as their values allow, text as codes of the texts that occur.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use headrace_columns::column::text_array;
-use headrace_columns::convert::integers;
 use headrace_columns::repr::{Dictionary, Repr};
-use headrace_columns::vector::{Data, Vector};
-use headrace_ir::{Field, ValueRange};
+use headrace_columns::vector::{Data, Element};
+use headrace_io::huge;
+use headrace_ir::ValueRange;
 
 use crate::ExecError;
-use crate::build::{PayloadColumn, PayloadData};
-use headrace_io::huge::{filled, reserved};
-
-/// One column of a build in the making.
-pub(crate) struct BuildColumn<'a> {
-    pub(crate) field: Field,
-    pub(crate) repr: Repr,
-    pub(crate) vector: Vector<'a>,
-}
+use crate::build::pieces::{Bits, BuildColumn, Piece, Pieces, filled};
+use crate::build::texts::{code_texts, occurring};
+use crate::build::{PayloadColumn, PayloadData, Presence};
 
 /// Where the rows' values go.
-pub(crate) struct Placement {
-    /// Entry of each row; `None`: its row number.
-    pub(crate) entry_of_row: Option<Vec<u32>>,
-    /// Number of entries.
-    pub(crate) entries: usize,
+pub(crate) enum Placement<'p> {
+    /// One entry a row, in their order.
+    Rows,
+    /// The entry of the row's key.
+    Keys(UniqueKeys<'p>),
 }
 
-impl Placement {
-    /// One entry a row.
-    pub(crate) fn in_row_order(rows: usize) -> Self {
-        Self { entry_of_row: None, entries: rows }
+/// A key that no two rows have.
+pub(crate) struct UniqueKeys<'p> {
+    key: &'p BuildColumn<'p>,
+    base: i64,
+    /// Keys that there may be.
+    domain: usize,
+}
+
+impl<'p> UniqueKeys<'p> {
+    /// The keys that are there, all of which are integers of a domain; `None`: two rows have the same.
+    pub(crate) fn of(
+        key: &'p BuildColumn<'p>,
+        pieces: &Pieces,
+        (base, domain): (i64, u64),
+    ) -> Result<Option<(Presence, Self)>, ExecError> {
+        let mut present = Presence::empty(base, domain);
+        let bits = Bits::of(&mut present.words);
+        let set = |keys: &[i64]| bits.set(keys.iter().map(|&key| entry_of(key, base)));
+        let are_new = pieces.map(|piece| key.with_integers(piece, |keys, _| set(keys)))?;
+        let keys = Self { key, base, domain: domain as usize };
+        Ok(are_new.into_iter().all(|are_new| are_new).then_some((present, keys)))
+    }
+}
+
+/// The place of a number in a domain.
+#[inline(always)]
+pub(crate) fn entry_of(number: i64, base: i64) -> usize {
+    number.wrapping_sub(base) as u64 as usize
+}
+
+/// Places of a slice that several threads write, each some of them.
+struct Places<'a, T> {
+    start: *mut T,
+    count: usize,
+    of: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: all that a thread does with another one's slice is to put values there.
+unsafe impl<T: Send> Sync for Places<'_, T> {}
+
+impl<'a, T: Copy> Places<'a, T> {
+    fn of(slice: &'a mut [T]) -> Self {
+        Self { start: slice.as_mut_ptr(), count: slice.len(), of: PhantomData }
     }
 
-    fn place<T: Copy, U: Copy>(&self, values: &[T], fill: U, convert: impl Fn(T) -> U) -> Vec<U> {
-        match &self.entry_of_row {
-            None => {
-                let mut placed = reserved(values.len());
-                placed.extend(values.iter().map(|&v| convert(v)));
-                placed
-            }
-            Some(entry_of_row) => {
-                let mut placed = filled(fill, self.entries);
-                for (&entry, &value) in entry_of_row.iter().zip(values) {
-                    placed[entry as usize] = convert(value);
+    /// # Safety
+    /// No other thread may write the same place.
+    #[inline(always)]
+    unsafe fn write(&self, place: usize, value: T) {
+        assert!(place < self.count, "an entry outside of its build");
+        // SAFETY: the place is one of the slice, which is borrowed for this alone.
+        unsafe { self.start.add(place).write(value) }
+    }
+}
+
+/// The entries of a piece's rows.
+enum Entries<'a, U> {
+    Rows(&'a mut [U]),
+    /// By the rows' keys, which are unique.
+    Keys {
+        keys: &'a [i64],
+        base: i64,
+        places: &'a Places<'a, U>,
+    },
+}
+
+impl<U: Copy> Entries<'_, U> {
+    /// Puts a value for each row.
+    fn put(self, values: impl Iterator<Item = U>) {
+        match self {
+            Self::Rows(entries) => entries.iter_mut().zip(values).for_each(|(e, value)| *e = value),
+            Self::Keys { keys, base, places } => {
+                for (&key, value) in keys.iter().zip(values) {
+                    // SAFETY: keys are unique, so that each place belongs to one row, and rows to one piece.
+                    unsafe { places.write(entry_of(key, base), value) }
                 }
-                placed
             }
         }
     }
+}
 
-    fn bitmap(&self, valid: &[u8]) -> Arc<[u64]> {
-        let mut words = vec![0u64; self.entries.div_ceil(64)];
-        for (row, &valid) in valid.iter().enumerate() {
-            let entry = self.entry_of_row.as_ref().map_or(row, |entries| entries[row] as usize);
-            words[entry / 64] |= u64::from(valid) << (entry % 64);
+impl Placement<'_> {
+    fn entries(&self, pieces: &Pieces) -> usize {
+        match self {
+            Self::Rows => pieces.rows(),
+            Self::Keys(keys) => keys.domain,
         }
-        words.into()
+    }
+
+    /// Every entry's value; `fill` where there is no row.
+    fn place<U: Copy + Default + PartialEq + Send + Sync>(
+        &self,
+        pieces: &Pieces,
+        fill: U,
+        put: impl Fn(&Piece, Entries<'_, U>) -> Result<(), ExecError> + Sync,
+    ) -> Result<Vec<U>, ExecError> {
+        let keys = match self {
+            Self::Rows => return pieces.values(|piece, own| put(piece, Entries::Rows(own))),
+            Self::Keys(keys) => keys,
+        };
+        let mut placed = filled(fill, keys.domain, pieces.threads());
+        let (places, base) = (&Places::of(&mut placed), keys.base);
+        pieces.map(|piece| {
+            keys.key
+                .with_integers(piece, |keys, _| put(piece, Entries::Keys { keys, base, places }))?
+        })?;
+        Ok(placed)
+    }
+
+    /// Which entries are not NULL; `None` where none can be.
+    fn validity(
+        &self,
+        column: &BuildColumn<'_>,
+        pieces: &Pieces,
+    ) -> Result<Option<Arc<[u64]>>, ExecError> {
+        if !column.may_have_nulls() {
+            return Ok(None);
+        }
+        let mut words = huge::zeroed(self.entries(pieces).div_ceil(64));
+        let bits = Bits::of(&mut words);
+        pieces.map(|piece| {
+            let vector = column.of(piece);
+            let rows = (0..piece.rows.len()).filter(|&row| vector.is_valid(row));
+            match self {
+                Self::Rows => _ = bits.set(rows.map(|row| piece.first + row)),
+                Self::Keys(UniqueKeys { key, base, .. }) => {
+                    key.with_integers(piece, |keys, _| {
+                        bits.set(rows.map(|row| entry_of(keys[row], *base)));
+                    })?
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Some(words.into()))
     }
 }
 
@@ -81,164 +179,161 @@ impl PayloadData {
     }
 }
 
+/// Numbers of a piece, and which of them are no NULLs.
+type Numbers<'a> =
+    &'a (dyn Fn(&Piece, &mut dyn FnMut(&[i64], Option<&[u8]>)) -> Result<(), ExecError> + Sync);
+
 /// Lays out one payload column.
 pub(crate) fn encode(
     column: &BuildColumn<'_>,
-    placement: &Placement,
+    placement: &Placement<'_>,
+    pieces: &Pieces,
 ) -> Result<PayloadColumn, ExecError> {
-    let valid = column.vector.validity.as_deref();
-    let validity = valid.map(|valid| placement.bitmap(valid));
-    let (repr, data, range) = match (&column.vector.data, &column.repr) {
-        (Data::Str(texts), _) => {
-            let (dictionary, codes) = code_texts(texts, valid)?;
-            coded(dictionary, &codes, valid, placement)
+    let laid_out = Laid { column, placement, pieces };
+    let validity = placement.validity(column, pieces)?;
+    let (repr, data, range) = match &column.repr {
+        Repr::Str => {
+            let (dictionary, codes) = code_texts(column, pieces)?;
+            laid_out.coded(dictionary, &|piece, then| {
+                let codes = codes[piece.numbers()].iter().map(|&code| i64::from(code));
+                then(&codes.collect::<Vec<_>>(), column.of(piece).validity.as_deref());
+                Ok(())
+            })?
         }
-        (Data::I32(codes), Repr::Code(dictionary)) => {
-            let (dictionary, codes) = recode(codes, valid, dictionary)?;
-            coded(dictionary, &codes, valid, placement)
+        Repr::Code(all) => {
+            let (dictionary, new_codes) = occurring(all, column, pieces)?;
+            // What stands for NULL may be any code.
+            let new = |&code: &i64| new_codes.get(code as usize).map_or(0, |&new| new.max(0));
+            laid_out.coded(dictionary, &|piece, then| {
+                column.with_integers(piece, |codes, valid| {
+                    then(&codes.iter().map(new).collect::<Vec<_>>(), valid);
+                })
+            })?
         }
-        (Data::U64(v), _) => (Repr::U64, PayloadData::U64(placement.place(v, 0, |v| v)), None),
-        (Data::F64(v), _) => (Repr::F64, PayloadData::F64(placement.place(v, 0.0, |v| v)), None),
-        (Data::F32(v), _) => {
-            (Repr::F32, PayloadData::F64(placement.place(v, 0.0, f64::from)), None)
+        Repr::U64 => (Repr::U64, PayloadData::U64(laid_out.typed(|value: u64| value)?), None),
+        Repr::F64 => (Repr::F64, PayloadData::F64(laid_out.typed(|value: f64| value)?), None),
+        Repr::F32 => {
+            (Repr::F32, PayloadData::F64(laid_out.typed(|value: f32| value.into())?), None)
         }
-        (Data::I128(v), _) => (Repr::I128, PayloadData::I128(placement.place(v, 0, |v| v)), None),
-        (Data::Bool(v), _) => {
-            let range = range_of(&v.iter().map(|&v| i64::from(v)).collect::<Vec<_>>(), valid);
-            (Repr::Bool, PayloadData::Bool(placement.place(v, u8::MAX, |v| v)), range)
+        Repr::I128 => (Repr::I128, PayloadData::I128(laid_out.typed(|value: i128| value)?), None),
+        Repr::Bool => {
+            let numbers: Numbers<'_> = &|piece, then| column.with_integers(piece, then);
+            let truths = placement.place(pieces, u8::MAX, |piece, entries| {
+                let Data::Bool(values) = column.of(piece).data else {
+                    return Err(column.held_otherwise());
+                };
+                entries.put(values.iter().copied());
+                Ok(())
+            })?;
+            (Repr::Bool, PayloadData::Bool(truths), laid_out.range(numbers)?)
         }
-        (data, repr) => {
-            let values = integers(data)
-                .ok_or_else(|| ExecError::Internal(format!("payload held as {repr:?}")))?;
-            let range = range_of(&values, valid);
-            (repr.clone(), narrow(&values, range, placement), range)
+        repr => {
+            let numbers: Numbers<'_> = &|piece, then| column.with_integers(piece, then);
+            let range = laid_out.range(numbers)?;
+            (repr.clone(), laid_out.narrow(range, numbers)?, range)
         }
     };
     Ok(PayloadColumn { field: column.field.clone(), repr, range, data, validity })
 }
 
-fn coded(
-    dictionary: Dictionary,
-    codes: &[i64],
-    valid: Option<&[u8]>,
-    placement: &Placement,
-) -> (Repr, PayloadData, Option<ValueRange>) {
-    let range = range_of(codes, valid);
-    (Repr::Code(Arc::new(dictionary)), narrow(codes, range, placement), range)
+/// A column that is laid out.
+struct Laid<'a> {
+    column: &'a BuildColumn<'a>,
+    placement: &'a Placement<'a>,
+    pieces: &'a Pieces,
 }
 
-fn range_of(values: &[i64], valid: Option<&[u8]>) -> Option<ValueRange> {
-    let mut range: Option<ValueRange> = None;
-    for (row, &value) in values.iter().enumerate() {
-        if valid.is_none_or(|valid| valid[row] != 0) {
-            let known = range.get_or_insert(ValueRange { min: value, max: value });
-            known.min = known.min.min(value);
-            known.max = known.max.max(value);
-        }
+impl Laid<'_> {
+    /// Values of a type of their own, zero where there is no row.
+    fn typed<T: Element, U: Copy + Default + PartialEq + Send + Sync>(
+        &self,
+        convert: impl Fn(T) -> U + Sync,
+    ) -> Result<Vec<U>, ExecError> {
+        self.placement.place(self.pieces, U::default(), |piece, entries| {
+            let vector = self.column.of(piece);
+            let values = T::values(&vector.data).ok_or_else(|| self.column.held_otherwise())?;
+            entries.put(values.iter().map(|&value| convert(value)));
+            Ok(())
+        })
     }
-    range
+
+    fn coded(
+        &self,
+        dictionary: Dictionary,
+        codes: Numbers<'_>,
+    ) -> Result<(Repr, PayloadData, Option<ValueRange>), ExecError> {
+        let range = self.range(codes)?;
+        Ok((Repr::Code(Arc::new(dictionary)), self.narrow(range, codes)?, range))
+    }
+
+    /// Bounds of the numbers that are no NULLs.
+    fn range(&self, numbers: Numbers<'_>) -> Result<Option<ValueRange>, ExecError> {
+        let ranges = self.pieces.map(|piece| {
+            let mut range = None;
+            numbers(piece, &mut |values, valid| range = range_of(values, valid))?;
+            Ok(range)
+        })?;
+        Ok(ranges.into_iter().flatten().reduce(wider))
+    }
+
+    /// Raw values from the smallest on, the largest raw value kept free. NULLs become raw 0.
+    fn narrow(
+        &self,
+        range: Option<ValueRange>,
+        numbers: Numbers<'_>,
+    ) -> Result<PayloadData, ExecError> {
+        let ValueRange { min: base, max } = range.unwrap_or(ValueRange { min: 0, max: 0 });
+        let span = i128::from(max) - i128::from(base);
+        let raw = |value: i64| {
+            if (base..=max).contains(&value) { value.wrapping_sub(base) as u64 } else { 0 }
+        };
+        macro_rules! raws {
+            ($variant:ident, $type:ty) => {
+                PayloadData::$variant {
+                    base,
+                    raw: self.numbers(<$type>::MAX, numbers, |value| raw(value) as $type)?,
+                }
+            };
+        }
+        Ok(if span < i128::from(u8::MAX) {
+            raws!(U8, u8)
+        } else if span < i128::from(u16::MAX) {
+            raws!(U16, u16)
+        } else if span < i128::from(u32::MAX) {
+            raws!(U32, u32)
+        } else {
+            PayloadData::I64(self.numbers(0, numbers, |value| value)?)
+        })
+    }
+
+    fn numbers<U: Copy + Default + PartialEq + Send + Sync>(
+        &self,
+        fill: U,
+        numbers: Numbers<'_>,
+        convert: impl Fn(i64) -> U + Sync,
+    ) -> Result<Vec<U>, ExecError> {
+        self.placement.place(self.pieces, fill, |piece, entries| {
+            let mut entries = Some(entries);
+            numbers(piece, &mut |values, _| {
+                if let Some(entries) = entries.take() {
+                    entries.put(values.iter().map(|&value| convert(value)));
+                }
+            })
+        })
+    }
 }
 
-/// Raw values from the smallest on, the largest raw value kept free. NULLs become raw 0.
-fn narrow(values: &[i64], range: Option<ValueRange>, placement: &Placement) -> PayloadData {
-    let ValueRange { min: base, max } = range.unwrap_or(ValueRange { min: 0, max: 0 });
-    let span = i128::from(max) - i128::from(base);
-    let raw = |value: i64| {
-        if (base..=max).contains(&value) { value.wrapping_sub(base) as u64 } else { 0 }
+/// Bounds of numbers that are no NULLs.
+pub(crate) fn range_of(values: &[i64], valid: Option<&[u8]>) -> Option<ValueRange> {
+    let Some(valid) = valid else {
+        let (min, max) = (values.iter().copied().min()?, values.iter().copied().max()?);
+        return Some(ValueRange { min, max });
     };
-    if span < i128::from(u8::MAX) {
-        PayloadData::U8 { base, raw: placement.place(values, u8::MAX, |v| raw(v) as u8) }
-    } else if span < i128::from(u16::MAX) {
-        PayloadData::U16 { base, raw: placement.place(values, u16::MAX, |v| raw(v) as u16) }
-    } else if span < i128::from(u32::MAX) {
-        PayloadData::U32 { base, raw: placement.place(values, u32::MAX, |v| raw(v) as u32) }
-    } else {
-        PayloadData::I64(placement.place(values, 0, |v| v))
-    }
+    let present = values.iter().zip(valid).filter(|(_, valid)| **valid != 0);
+    present.map(|(&value, _)| ValueRange { min: value, max: value }).reduce(wider)
 }
 
-/// A sorted dictionary of the texts that occur, and each row's code.
-fn code_texts(texts: &[&str], valid: Option<&[u8]>) -> Result<(Dictionary, Vec<i64>), ExecError> {
-    let rows = || (0..texts.len()).filter(|&row| valid.is_none_or(|valid| valid[row] != 0));
-    let common = common_bytes(rows().map(|row| texts[row].as_bytes()));
-    // Most are told apart by eight bytes that lie beside each other.
-    let mut order: Vec<(u64, usize)> =
-        rows().map(|row| (head(&texts[row].as_bytes()[common..]), row)).collect();
-    order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| texts[a.1].cmp(texts[b.1])));
-    let (mut distinct, mut codes) = (Vec::new(), vec![0; texts.len()]);
-    for (_, row) in order {
-        if distinct.last() != Some(&texts[row]) {
-            distinct.push(texts[row]);
-        }
-        codes[row] = distinct.len() as i64 - 1;
-    }
-    Ok((Dictionary { values: text_array(&distinct, None)? }, codes))
-}
-
-/// With how many bytes all of them begin alike.
-fn common_bytes<'a>(mut texts: impl Iterator<Item = &'a [u8]>) -> usize {
-    let Some(first) = texts.next() else { return 0 };
-    texts.fold(first.len(), |common, text| {
-        let alike = first[..common].iter().zip(text).take_while(|(a, b)| a == b);
-        alike.count()
-    })
-}
-
-/// Up to eight bytes as a number of the same order.
-fn head(bytes: &[u8]) -> u64 {
-    let mut head = [0; 8];
-    let taken = bytes.len().min(8);
-    head[..taken].copy_from_slice(&bytes[..taken]);
-    u64::from_be_bytes(head)
-}
-
-/// The part of a dictionary that occurs, and each row's code in it. Order is kept.
-fn recode(
-    codes: &[i32],
-    valid: Option<&[u8]>,
-    all: &Dictionary,
-) -> Result<(Dictionary, Vec<i64>), ExecError> {
-    let mut new_code: Vec<i64> = vec![-1; arrow_array::Array::len(&all.values)];
-    for (row, &code) in codes.iter().enumerate() {
-        if valid.is_none_or(|valid| valid[row] != 0) {
-            new_code[code as usize] = 0;
-        }
-    }
-    let mut texts = Vec::new();
-    for (code, new) in new_code.iter_mut().enumerate().filter(|(_, new)| **new == 0) {
-        *new = texts.len() as i64;
-        texts.push(all.values.value(code));
-    }
-    let codes = codes.iter().map(|&c| new_code.get(c as usize).map_or(0, |&n| n.max(0))).collect();
-    Ok((Dictionary { values: text_array(&texts, None)? }, codes))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn codes_of_texts_are_in_their_order() {
-        let texts =
-            ["ab\0", "ab", "", "abcdefghij", "abcdefghii", "ab", "abcdefgh", "zz", "ab\0\0"];
-        let all = |with: &str| texts.map(|text| format!("{with}{text}"));
-        for with in ["", "Customer#", "é"] {
-            let texts = all(with);
-            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let mut valid = vec![1; texts.len()];
-            valid[7] = 0;
-            let (dictionary, codes) = code_texts(&texts, Some(&valid)).unwrap();
-            let mut sorted: Vec<&str> = texts.clone();
-            sorted.retain(|text| !text.ends_with("zz"));
-            sorted.sort_unstable();
-            sorted.dedup();
-            assert_eq!(dictionary.values.iter().flatten().collect::<Vec<_>>(), sorted);
-            for (row, text) in texts.iter().enumerate().filter(|(row, _)| *row != 7) {
-                assert_eq!(sorted[codes[row] as usize], *text);
-            }
-        }
-        let (dictionary, codes) = code_texts(&["x"], Some(&[0])).unwrap();
-        assert_eq!((dictionary.values.iter().count(), codes), (0, vec![0]));
-    }
+/// What both are within.
+pub(crate) fn wider(a: ValueRange, b: ValueRange) -> ValueRange {
+    ValueRange { min: a.min.min(b.min), max: a.max.max(b.max) }
 }

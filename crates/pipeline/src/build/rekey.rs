@@ -4,6 +4,7 @@
 use std::sync::{Arc, PoisonError};
 
 use arrow_array::Array;
+use headrace_columns::column::Column;
 use headrace_columns::key;
 use headrace_columns::repr::{Dictionary, Repr};
 use headrace_columns::vector::{Data, Vector};
@@ -68,22 +69,21 @@ impl BuildTable {
             || Err(ExecError::Internal("a build without keys".into())),
             |field| Ok(Field { nullable: false, ..field.clone() }),
         )?;
-        let keys = vec![BuildColumn {
-            field: key_field,
-            repr: Repr::Code(Arc::clone(dictionary)),
-            vector: Vector::new(Data::I32(codes.into())),
-        }];
-        let payload = (0..self.payload.len())
-            .map(|column| {
-                Ok(BuildColumn {
-                    field: self.payload[column].field.clone(),
-                    repr: self.payload[column].repr.clone(),
-                    vector: fetch(self, column, &entries)?,
-                })
-            })
-            .collect::<Result<Vec<_>, ExecError>>()?;
+        let repr = Repr::Code(Arc::clone(dictionary));
+        let codes = Column::of(repr.clone(), &Vector::new(Data::I32(codes.into())), rows)?;
+        let keys = vec![BuildColumn { field: key_field, repr, parts: vec![&codes] }];
+        let fetched = (0..self.payload.len()).map(|column| {
+            let repr = self.payload[column].repr.clone();
+            Ok(Column::of(repr, &fetch(self, column, &entries)?, rows)?)
+        });
+        let fetched = fetched.collect::<Result<Vec<Column>, ExecError>>()?;
+        let payload = self.payload.iter().zip(&fetched).map(|(own, column)| {
+            let (field, repr) = (own.field.clone(), own.repr.clone());
+            BuildColumn { field, repr, parts: vec![column] }
+        });
+        let payload = payload.collect();
         let options = BuildOptions { source_rows: self.source_rows, ..BuildOptions::default() };
-        let mut build = Self::assemble(&self.name, keys, payload, rows, options)?;
+        let mut build = Self::assemble(&self.name, keys, payload, options)?;
         build.has_null_key = self.has_null_key;
         // Whether the build is empty decides `NOT IN`, so its own rows count.
         build.rows = self.rows;

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use headrace_columns::key::ASK_STEPS;
 use headrace_columns::simd::prefetch;
-use headrace_io::huge::filled;
+
+use crate::build::pieces::filled;
 
 /// No row.
 pub(super) const NONE: u32 = u32::MAX;
@@ -18,8 +19,8 @@ pub(super) const BLOCK_ROWS: usize = 64;
 pub struct Slots(pub(super) Vec<u32>);
 
 impl Slots {
-    pub(super) fn for_rows(rows: usize) -> Self {
-        Self(filled(NONE, (rows * 2).next_power_of_two().max(2)))
+    pub(super) fn for_rows(rows: usize, threads: usize) -> Self {
+        Self(filled(NONE, (rows * 2).next_power_of_two().max(2), threads))
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -39,7 +40,7 @@ impl Slots {
 
     /// The first slots of a block of keys. Their cache lines are prefetched; `ask` prefetches the heads step by step.
     #[inline(always)]
-    pub(super) fn asked_for(
+    fn asked_for(
         &self,
         rows: Range<usize>,
         hash: impl Fn(usize) -> u64,

@@ -6,6 +6,7 @@ use arrow_array::RecordBatch;
 use headrace_columns::column::Column;
 use headrace_columns::convert::decode;
 use headrace_columns::repr::Repr;
+use headrace_io::try_map;
 use headrace_ir::Field;
 
 use crate::ExecError;
@@ -154,10 +155,6 @@ impl SinkState {
             (Self::Sorted(a), Self::Sorted(b), BoundSink::Sorted { order, limit, .. }) => {
                 a.merge(&b, order, *limit)
             }
-            (Self::Build { columns }, Self::Build { columns: others }, _) => {
-                let mut pairs = columns.iter_mut().zip(&others);
-                Ok(pairs.try_for_each(|(a, b)| a.append(b))?)
-            }
             _ => Err(ExecError::Internal("workers of different sinks".into())),
         }
     }
@@ -174,41 +171,43 @@ fn limit_rows(context: &mut Context<'_>, limit: Option<u64>, emitted: &AtomicU64
     }
 }
 
-/// The build that the gathered rows make. Keys that are codes become text again: another
+/// The build of the rows that workers gathered. Keys that are codes become text again: another
 /// pipeline's codes are of another dictionary.
 pub fn finish_build(
     name: &str,
-    columns: &[Column],
+    workers: &[Vec<Column>],
     keys: &[(Field, BoundExpr)],
     payload: &[(Field, BoundExpr)],
     options: BuildOptions,
 ) -> Result<BuildTable, ExecError> {
-    let rows = columns.first().map_or(0, Column::rows);
-    let fields: Vec<&Field> = keys.iter().chain(payload).map(|(field, _)| field).collect();
-    // One slot a key, `None` where the key is no code.
-    let texts = columns[..keys.len()]
-        .iter()
-        .map(|column| key_texts(column, rows))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut build_columns: Vec<BuildColumn<'_>> = columns
-        .iter()
-        .enumerate()
-        .map(|(i, column)| texts.get(i).and_then(Option::as_ref).unwrap_or(column))
-        .zip(fields)
-        .map(|(column, field)| BuildColumn {
-            field: field.clone(),
-            repr: column.repr().clone(),
-            vector: column.vector(),
+    // `None` where the key is no code.
+    let texts = try_map(workers.len(), (1, options.threads), |worker| {
+        let columns = &workers[worker][..keys.len()];
+        columns.iter().map(key_texts).collect::<Result<Vec<_>, _>>()
+    })?;
+    let outputs = keys.iter().chain(payload).enumerate();
+    let mut columns: Vec<BuildColumn<'_>> = outputs
+        .map(|(place, (field, expr))| {
+            let parts = workers.iter().zip(&texts).map(|(own, texts)| {
+                texts.get(place).and_then(Option::as_ref).unwrap_or(&own[place])
+            });
+            let parts: Vec<&Column> = parts.collect();
+            let repr = match (parts.first(), &expr.repr) {
+                (Some(part), _) => part.repr(),
+                (None, Repr::Code(_)) if place < keys.len() => &Repr::Str,
+                (None, repr) => repr,
+            };
+            let repr = repr.clone();
+            BuildColumn { field: field.clone(), repr, parts }
         })
         .collect();
-    let payload_columns = build_columns.split_off(keys.len());
-    BuildTable::assemble(name, build_columns, payload_columns, rows, options)
+    let payload = columns.split_off(keys.len());
+    BuildTable::assemble(name, columns, payload, options)
 }
 
 /// A column of codes as text.
-fn key_texts(column: &Column, rows: usize) -> Result<Option<Column>, ExecError> {
+fn key_texts(column: &Column) -> Result<Option<Column>, ExecError> {
     let Repr::Code(dictionary) = column.repr() else { return Ok(None) };
-    let mut texts = Column::new(Repr::Str)?;
-    texts.push(&decode(&column.vector(), dictionary)?, rows)?;
-    Ok(Some(texts))
+    let texts = decode(&column.vector(), dictionary)?;
+    Ok(Some(Column::of(Repr::Str, &texts, column.rows())?))
 }

@@ -1,0 +1,307 @@
+//! Texts of a build as codes of a sorted dictionary.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::{Array, StringArray};
+use arrow_buffer::OffsetBuffer;
+use headrace_columns::column::text_array;
+use headrace_columns::repr::Dictionary;
+use headrace_io::{huge, try_for_each, try_map};
+
+use crate::ExecError;
+use crate::build::pieces::{BuildColumn, Piece, Pieces, shared};
+
+/// Texts are sorted in as many buckets for each thread: some are larger than others.
+const BUCKETS_A_THREAD: usize = 4;
+
+/// Of as many texts for each bucket the bounds of buckets are taken.
+const SAMPLES_A_BUCKET: usize = 64;
+
+/// A row that has a text.
+#[derive(Clone, Copy)]
+struct Row {
+    /// The first bytes in which texts differ: most are told apart by eight bytes that lie beside each other.
+    head: u64,
+    part: u32,
+    /// In the part.
+    row: u32,
+}
+
+/// Texts of a column, which all begin with as many bytes alike.
+struct Texts<'a> {
+    column: &'a BuildColumn<'a>,
+    common_bytes: usize,
+}
+
+impl<'a> Texts<'a> {
+    fn text(&self, row: &Row) -> &'a str {
+        self.column.parts[row.part as usize].text(row.row as usize).unwrap_or_default()
+    }
+
+    /// The rows of a piece that have a text.
+    fn rows(&self, piece: &Piece) -> impl Iterator<Item = Row> {
+        let vector = self.column.of(piece);
+        let (part, common) = (piece.part as u32, self.common_bytes);
+        let column = self.column.parts[piece.part];
+        piece.rows.clone().enumerate().filter(move |(at, _)| vector.is_valid(*at)).map(
+            move |(_, row)| {
+                let text = column.text(row).unwrap_or_default();
+                Row {
+                    head: head(text.as_bytes().get(common..).unwrap_or_default()),
+                    part,
+                    row: row as u32,
+                }
+            },
+        )
+    }
+
+    /// Sorts rows, of which those of one text then follow each other: each other text, and how many rows have it.
+    fn sort(&self, rows: &mut [Row]) -> Vec<(&'a str, u32)> {
+        rows.sort_unstable_by(|a, b| {
+            a.head.cmp(&b.head).then_with(|| self.text(a).cmp(self.text(b)))
+        });
+        let mut distinct: Vec<(&str, u32)> = Vec::new();
+        for row in rows {
+            let text = self.text(row);
+            match distinct.last_mut() {
+                Some((last, count)) if *last == text => *count += 1,
+                _ => distinct.push((text, 1)),
+            }
+        }
+        distinct
+    }
+}
+
+/// A sorted dictionary of the texts that occur, and each row's code; 0 where there is none.
+pub(super) fn code_texts(
+    column: &BuildColumn<'_>,
+    pieces: &Pieces,
+) -> Result<(Dictionary, Vec<u32>), ExecError> {
+    let texts = Texts { column, common_bytes: common_bytes(column, pieces)? };
+    let buckets = Buckets::of(&texts, pieces)?;
+    let by_piece = pieces.map(|piece| Ok(buckets.divide(texts.rows(piece))))?;
+    let sorted = try_map(buckets.count(), (1, pieces.threads()), |bucket| {
+        let parts = by_piece.iter().map(|buckets| &buckets[bucket][..]);
+        let mut rows = parts.collect::<Vec<_>>().concat();
+        let distinct = texts.sort(&mut rows);
+        Ok::<_, ExecError>((rows, distinct))
+    })?;
+    drop(by_piece);
+    let first_of_part = first_numbers(column);
+    let mut codes: Vec<u32> = huge::zeroed(pieces.rows());
+    let places = shared(&mut codes);
+    let mut first_code = 0;
+    let numbered = sorted.iter().map(|bucket| {
+        let first = first_code;
+        first_code += bucket.1.len() as u32;
+        (first, bucket)
+    });
+    let numbered: Vec<_> = numbered.collect();
+    try_for_each(numbered.into_iter(), pieces.threads(), |(first, (rows, distinct))| {
+        let mut rows = rows.iter();
+        for (code, (_, count)) in (first..).zip(distinct) {
+            for row in rows.by_ref().take(*count as usize) {
+                let number = first_of_part[row.part as usize] + row.row as usize;
+                places[number].store(code, Ordering::Relaxed);
+            }
+        }
+        Ok::<_, ExecError>(())
+    })?;
+    let distinct: Vec<_> = sorted.into_iter().map(|(_, distinct)| distinct).collect();
+    Ok((Dictionary { values: joined(&distinct, pieces.threads())? }, codes))
+}
+
+/// The number of each part's first row.
+fn first_numbers(column: &BuildColumn<'_>) -> Vec<usize> {
+    let first = |next: &mut usize, rows| Some(std::mem::replace(next, *next + rows));
+    column.part_rows().scan(0, first).collect()
+}
+
+/// Texts one after the other.
+fn joined(buckets: &[Vec<(&str, u32)>], threads: usize) -> Result<StringArray, ExecError> {
+    let lengths = || buckets.iter().flatten().map(|(text, _)| text.len());
+    let count: usize = lengths().sum();
+    if i32::try_from(count).is_err() {
+        return Err(ExecError::Internal(format!("{count} bytes of text in one build")));
+    }
+    let offsets = OffsetBuffer::from_lengths(lengths());
+    let mut bytes = huge::zeroed(count);
+    let (mut rest, mut places) = (&mut bytes[..], Vec::with_capacity(buckets.len()));
+    for bucket in buckets {
+        let of_bucket = bucket.iter().map(|(text, _)| text.len()).sum();
+        let (own, others) = rest.split_at_mut(of_bucket);
+        places.push((own, bucket));
+        rest = others;
+    }
+    try_for_each(places.into_iter(), threads, |(mut own, bucket)| {
+        for (text, _) in bucket {
+            let (place, others) = own.split_at_mut(text.len());
+            place.copy_from_slice(text.as_bytes());
+            own = others;
+        }
+        Ok::<_, ExecError>(())
+    })?;
+    let broken = |error| ExecError::Internal(format!("texts of a build: {error}"));
+    StringArray::try_new(offsets, bytes.into(), None).map_err(broken)
+}
+
+/// Texts by their heads: those of a bucket come before those of the next.
+struct Buckets {
+    /// The first head of each bucket but the first.
+    bounds: Vec<u64>,
+}
+
+impl Buckets {
+    /// Of about as many texts each, judged by some of them.
+    fn of(texts: &Texts<'_>, pieces: &Pieces) -> Result<Self, ExecError> {
+        let count = match pieces.threads() {
+            1 => 1,
+            threads => threads * BUCKETS_A_THREAD,
+        };
+        let step = pieces.rows() / (count * SAMPLES_A_BUCKET) + 1;
+        let heads = |piece: &Piece| texts.rows(piece).step_by(step).map(|row| row.head).collect();
+        let mut heads = pieces.map(|piece| Ok::<Vec<_>, ExecError>(heads(piece)))?.concat();
+        heads.sort_unstable();
+        let bound = |bucket: usize| heads.get(bucket * heads.len() / count).copied();
+        let mut bounds: Vec<u64> = (1..count).filter_map(bound).collect();
+        bounds.dedup();
+        Ok(Self { bounds })
+    }
+
+    fn count(&self) -> usize {
+        self.bounds.len() + 1
+    }
+
+    /// Rows by bucket.
+    fn divide(&self, rows: impl Iterator<Item = Row>) -> Vec<Vec<Row>> {
+        let mut buckets = vec![Vec::new(); self.count()];
+        for row in rows {
+            buckets[self.bounds.partition_point(|bound| *bound <= row.head)].push(row);
+        }
+        buckets
+    }
+}
+
+/// With how many bytes all texts of a column begin alike.
+fn common_bytes(column: &BuildColumn<'_>, pieces: &Pieces) -> Result<usize, ExecError> {
+    let texts = Texts { column, common_bytes: 0 };
+    let alike = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let common = pieces.map(|piece| {
+        let mut rows = texts.rows(piece).map(|row| texts.text(&row).as_bytes());
+        let Some(first) = rows.next() else { return Ok(None) };
+        let bytes = rows.fold(first.len(), |common, text| alike(&first[..common], text));
+        Ok(Some(&first[..bytes]))
+    })?;
+    let all = common.into_iter().flatten().reduce(|a, b| &a[..alike(a, b)]);
+    Ok(all.map_or(0, <[u8]>::len))
+}
+
+/// Up to eight bytes as a number of the same order.
+fn head(bytes: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let taken = bytes.len().min(8);
+    head[..taken].copy_from_slice(&bytes[..taken]);
+    u64::from_be_bytes(head)
+}
+
+/// The part of a dictionary that occurs, in its order, and the codes there by code of the whole; -1: it does not occur.
+pub(super) fn occurring(
+    all: &Dictionary,
+    column: &BuildColumn<'_>,
+    pieces: &Pieces,
+) -> Result<(Dictionary, Vec<i64>), ExecError> {
+    let occurs: Vec<AtomicBool> = (0..all.values.len()).map(|_| AtomicBool::new(false)).collect();
+    let mark = |code: i64| {
+        let occurs = &occurs[code as usize];
+        // Most are marked already: they are not written again.
+        if !occurs.load(Ordering::Relaxed) {
+            occurs.store(true, Ordering::Relaxed);
+        }
+    };
+    pieces.map(|piece| {
+        column.with_integers(piece, |codes, valid| match valid {
+            None => codes.iter().for_each(|&code| mark(code)),
+            Some(valid) => {
+                let present = codes.iter().zip(valid).filter(|(_, valid)| **valid != 0);
+                present.for_each(|(&code, _)| mark(code));
+            }
+        })
+    })?;
+    let (mut texts, mut new_codes) = (Vec::new(), vec![-1; occurs.len()]);
+    for (code, new) in new_codes.iter_mut().enumerate() {
+        if occurs[code].load(Ordering::Relaxed) {
+            *new = texts.len() as i64;
+            texts.push(all.values.value(code));
+        }
+    }
+    Ok((Dictionary { values: text_array(&texts, None)? }, new_codes))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use headrace_columns::column::Column;
+    use headrace_columns::repr::Repr;
+    use headrace_columns::vector::{Data, Vector};
+    use headrace_ir::{DataType, Field};
+
+    use super::*;
+
+    fn part(texts: &[&str], valid: Option<Vec<u8>>) -> Column {
+        let vector = Vector::with_validity(Data::Str(texts.to_vec()), valid);
+        Column::of(Repr::Str, &vector, texts.len()).unwrap()
+    }
+
+    /// That codes are the places of texts among those that occur.
+    fn check(parts: &[Column], threads: usize) {
+        let field = Field::new("t", DataType::Utf8, true);
+        let column = BuildColumn { field, repr: Repr::Str, parts: parts.iter().collect() };
+        let pieces = Pieces::of(column.part_rows(), threads);
+        let (dictionary, codes) = code_texts(&column, &pieces).unwrap();
+        let present = |part: &Column| {
+            let vector = part.vector();
+            let texts = (0..part.rows()).map(|row| vector.is_valid(row).then(|| part.text(row)));
+            texts.map(|text| text.flatten().map(String::from)).collect::<Vec<_>>()
+        };
+        let texts: Vec<Option<String>> = parts.iter().flat_map(present).collect();
+        let mut sorted: Vec<&str> = texts.iter().flatten().map(String::as_str).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert!(dictionary.values.iter().flatten().eq(sorted.iter().copied()));
+        for (text, code) in texts.iter().zip(codes) {
+            let code_of = text.as_ref().map(|text| sorted.binary_search(&&**text).unwrap());
+            assert_eq!(code as usize, code_of.unwrap_or(0), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn codes_of_texts_are_in_their_order() {
+        let texts =
+            ["ab\0", "ab", "", "abcdefghij", "abcdefghii", "ab", "abcdefgh", "zz", "ab\0\0"];
+        for with in ["", "Customer#", "é"] {
+            let texts = texts.map(|text| format!("{with}{text}"));
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let mut valid = vec![1; texts.len()];
+            valid[7] = 0;
+            check(&[part(&texts, None), part(&[], None), part(&texts, Some(valid))], 2);
+        }
+        check(&[part(&["x"], Some(vec![0]))], 1);
+        check(&[], 1);
+    }
+
+    #[test]
+    fn many_texts_of_several_parts_are_in_their_order() {
+        let numbered = |row: usize| format!("Number#{:06}", row * 7919 % 50_021);
+        let few = |row: usize| format!("é{}", row * row % 7);
+        let long = |row: usize| format!("{:>8}{:0300}", row % 3, row * 31 % 1009);
+        for of in [numbered as fn(usize) -> String, few, long] {
+            let texts: Vec<String> = (0..150_000).map(of).collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let valid = (0..50_000).map(|row| u8::from(row % 11 != 0)).collect();
+            let parts = [part(&texts[..90_000], None), part(&texts[90_000..140_000], Some(valid))];
+            for threads in [1, 3] {
+                check(&parts, threads);
+            }
+        }
+    }
+}
