@@ -4,6 +4,7 @@
 //! by a hash of the integer; by a hash of the key's bytes.
 
 use std::convert::Infallible;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use headrace_columns::key::{self, ASK_STEPS, EncodedKeys, fold};
@@ -199,11 +200,10 @@ impl SharedLinks<'_> {
     /// Links all rows by the places of their heads.
     fn by_address(self, heads: &mut [u32], threads: usize, place: impl Fn(usize) -> usize + Sync) {
         let Ok(()) = try_for_each(parts(heads, threads), threads, |(first, heads)| {
-            for row in (0..self.next.len()).rev() {
-                if let Some(head) = heads.get_mut(place(row).wrapping_sub(first)) {
-                    self.link(row, head);
-                }
-            }
+            self.in_blocks(first..first + heads.len(), &place, |rows| {
+                rows.iter().for_each(|&(_, place)| prefetch(&raw const heads[place]));
+                rows.iter().for_each(|&(row, place)| self.link(row, &mut heads[place]));
+            });
             Ok::<_, Infallible>(())
         });
     }
@@ -221,21 +221,9 @@ impl SharedLinks<'_> {
         let first_slot = |row: usize| hash(row) as usize & mask;
         let left: Mutex<Vec<Vec<u32>>> = Mutex::default();
         let Ok(()) = try_for_each(parts(&mut slots.0, threads), threads, |(first, slots)| {
+            let own = first..first + slots.len();
             let mut part = SlotPart { slots, links: self, left: Vec::new() };
-            let (mut rows, mut count) = ([(0, 0); BLOCK_ROWS], 0);
-            for row in (0..self.next.len()).rev() {
-                let slot = first_slot(row).wrapping_sub(first);
-                if let Some(line) = part.slots.get(slot) {
-                    prefetch(line);
-                    rows[count] = (row, slot);
-                    count += 1;
-                    if count == BLOCK_ROWS {
-                        part.link(&rows, &ask, &is_same);
-                        count = 0;
-                    }
-                }
-            }
-            part.link(&rows[..count], &ask, &is_same);
+            self.in_blocks(own, first_slot, |rows| part.link(rows, &ask, &is_same));
             left.lock().push(part.left);
             Ok::<_, Infallible>(())
         });
@@ -245,6 +233,29 @@ impl SharedLinks<'_> {
             let slot = slots.find(first_slot(row), |head| is_same(row, head));
             self.link(row, &mut slots.0[slot]);
         }
+    }
+
+    /// Looks at all rows, from the last to the first, for those whose place is one of a thread's own: blocks of them, each with
+    /// its place among those.
+    #[inline(always)]
+    fn in_blocks(
+        self,
+        own: Range<usize>,
+        place: impl Fn(usize) -> usize,
+        mut link: impl FnMut(&[(usize, usize)]),
+    ) {
+        let (mut rows, mut count) = ([(0, 0); BLOCK_ROWS], 0);
+        for row in (0..self.next.len()).rev() {
+            let place = place(row).wrapping_sub(own.start);
+            // Nobody can guess whose a row is.
+            rows[count] = (row, place);
+            count += usize::from(place < own.len());
+            if count == BLOCK_ROWS {
+                link(&rows);
+                count = 0;
+            }
+        }
+        link(&rows[..count]);
     }
 }
 
@@ -257,7 +268,7 @@ struct SlotPart<'a> {
 }
 
 impl SlotPart<'_> {
-    /// Links rows, whose first slots are known and asked for.
+    /// Links rows, whose first slots are known.
     #[inline(always)]
     fn link(
         &mut self,
@@ -265,6 +276,7 @@ impl SlotPart<'_> {
         ask: &impl Fn(usize, usize),
         is_same: &impl Fn(usize, usize) -> bool,
     ) {
+        rows.iter().for_each(|&(_, slot)| prefetch(&raw const self.slots[slot]));
         for step in 0..ASK_STEPS {
             let heads = rows.iter().map(|&(_, slot)| self.slots[slot]);
             heads.filter(|&head| head != NONE).for_each(|head| ask(step, head as usize));
@@ -384,13 +396,14 @@ mod tests {
             });
             EncodedKeys::joined(parts.collect(), threads)
         };
-        assert!((0..100_000).all(|row| whole(1).row(row) == spelled(row).as_bytes()));
+        let wanted = whole(1);
+        assert!((0..100_000).all(|row| wanted.row(row) == spelled(row).as_bytes()));
         let alone = Chains::of_encoded(whole(1), 1);
         for threads in [2, 5, 64] {
             let together = Chains::of_encoded(whole(threads.min(5)), threads);
             assert_eq!(together.next, alone.next);
-            let found = together.find_encoded(&whole(1), NONE);
-            assert!(found.is_some() && found == alone.find_encoded(&whole(1), NONE));
+            let found = together.find_encoded(&wanted, NONE);
+            assert!(found.is_some() && found == alone.find_encoded(&wanted, NONE));
         }
     }
 }

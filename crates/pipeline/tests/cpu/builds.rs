@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::types::Int8Type;
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Int32Array, LargeStringArray, RecordBatch, StringArray,
-    StringViewArray,
+    Array, ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array,
+    LargeStringArray, RecordBatch, StringArray, StringViewArray,
 };
 use headrace_columns::repr::Dictionary;
 use headrace_ir::{
@@ -13,6 +13,7 @@ use headrace_ir::{
 };
 use headrace_pipeline::bind::{BindOptions, bind};
 use headrace_pipeline::bound::{Bound, BoundStep};
+use headrace_pipeline::build::BuildIndex;
 use headrace_pipeline::{BuildOptions, BuildTable, SourceColumn};
 
 use crate::support::*;
@@ -147,4 +148,84 @@ fn a_build_by_code_is_the_same_one_in_every_query() {
     // Another dictionary of the same texts has its own codes.
     let again = dictionary(&["ant", "cow"]);
     assert!(!Arc::ptr_eq(probed(&first), probed(&bound_by_code(&again, &build))));
+}
+
+/// Rows in several batches: keys that are unique, or not, or NULL, close together or far apart, or texts; and a payload of
+/// every kind.
+fn many_rows(key: impl Fn(i64) -> Option<i64>, are_texts: bool) -> (Vec<Field>, Vec<RecordBatch>) {
+    let batch = |rows: std::ops::Range<i64>| {
+        let keys = rows.clone().map(&key);
+        let keys: ArrayRef = match are_texts {
+            true => {
+                Arc::new(StringArray::from_iter(keys.map(|key| key.map(|key| key.to_string()))))
+            }
+            false => Arc::new(Int64Array::from_iter(keys)),
+        };
+        let texts =
+            rows.clone().map(|row| (row % 13 != 0).then(|| format!("t{}", row * 7919 % 999)));
+        let columns: [(&str, ArrayRef, bool); 6] = [
+            ("k", keys, true),
+            ("text", Arc::new(StringArray::from_iter(texts)), true),
+            (
+                "narrow",
+                Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| row % 90))),
+                false,
+            ),
+            (
+                "wide",
+                Arc::new(Int64Array::from_iter(rows.clone().map(|row| Some(row << 40)))),
+                true,
+            ),
+            (
+                "float",
+                Arc::new(Float64Array::from_iter_values(rows.clone().map(|r| r as f64))),
+                false,
+            ),
+            ("truth", Arc::new(BooleanArray::from_iter(rows.map(|row| Some(row % 3 == 0)))), true),
+        ];
+        RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+    };
+    let key_type = if are_texts { DataType::Utf8 } else { DataType::Int64 };
+    let types = [
+        key_type,
+        DataType::Utf8,
+        DataType::Int64,
+        DataType::Int64,
+        DataType::Float64,
+        DataType::Bool,
+    ];
+    let names = ["k", "text", "narrow", "wide", "float", "truth"];
+    let fields =
+        names.iter().zip(types).map(|(name, data_type)| Field::new(*name, data_type, true));
+    (fields.collect(), [0..70_000, 70_000..70_001, 70_001..160_000].map(batch).into())
+}
+
+#[test]
+fn a_build_is_the_same_whoever_makes_it() {
+    let keys: [fn(i64) -> Option<i64>; 5] = [
+        |row| Some(row * 3 - 70_000),
+        |row| Some(row * 7919 % 40_009),
+        |row| Some((row * 7919 % 40_009) << 40),
+        |row| (row % 50 != 0).then_some(row),
+        |row| Some(if row % 2 == 0 { 5 } else { row }),
+    ];
+    for (number, key) in keys.into_iter().enumerate() {
+        for (are_texts, nulls_equal) in [(false, false), (false, true), (true, false)] {
+            let (fields, batches) = many_rows(key, are_texts);
+            let made = |threads| {
+                let options = BuildOptions { threads, nulls_equal, ..BuildOptions::default() };
+                let (keys, payload) = fields.split_at(1);
+                let build =
+                    BuildTable::from_batches("d", keys, payload, &batches, options).unwrap();
+                let is_direct = matches!(build.index, BuildIndex::Direct(_));
+                assert_eq!(is_direct, !are_texts && !nulls_equal && [0, 3].contains(&number));
+                let facts = (build.rows, build.unique, build.has_null_key, build.bytes);
+                (facts, format!("{:?} {:?}", build.index, build.payload))
+            };
+            let alone = made(1);
+            let nulls = if number == 3 { 3200 } else { 0 };
+            assert_eq!(alone.0.0, 160_000 - if nulls_equal { 0 } else { nulls });
+            assert!(made(3) == alone, "key {number}, texts {are_texts}, NULLs {nulls_equal}");
+        }
+    }
 }
