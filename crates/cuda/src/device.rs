@@ -6,12 +6,13 @@ use std::sync::Arc;
 use headrace_gpu::{CuFile, Device, DeviceBuffer, DevicePool, Function, GpuError, Source, Stream};
 use headrace_io::{Kept, MemoryBudget};
 use headrace_pipeline::bound::Bound;
-use headrace_pipeline::build::BuildTable;
+use headrace_pipeline::build::{BuildIndex, BuildTable};
 use parking_lot::Mutex;
 
 use crate::build_cache::BuildCache;
 use crate::error::CudaError;
 use crate::groups::TABLE_BYTES_MAX;
+use crate::hash_tables::HashedKeys;
 use crate::host_memory::HostMemory;
 use crate::kernels::{Kernel, Kernels};
 use crate::layout::SegmentLayout;
@@ -233,7 +234,28 @@ impl CudaDevice {
         if let Some(buffer) = self.builds.lock().get(key) {
             return Ok(buffer);
         }
-        let buffer = self.upload(&piece_bytes(build, piece)?)?;
+        if let (BuildPiece::HashRows | BuildPiece::HashKeys, BuildIndex::Chains(chains)) =
+            (piece, &build.index)
+        {
+            // Both are made at once, and both are asked for.
+            let stream = self.device.stream()?;
+            let (rows, keys) = HashedKeys::of(build, chains)?.table(self, &stream)?;
+            let (rows, keys) = (Kept::new(rows), Kept::new(keys));
+            let mut builds = self.builds.lock();
+            builds.put((build.id, BuildPiece::HashRows), &rows);
+            builds.put((build.id, BuildPiece::HashKeys), &keys);
+            return Ok(if piece == BuildPiece::HashRows { rows } else { keys });
+        }
+        let parts = piece_bytes(build, piece)?;
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let buffer = self.alloc(bytes.next_multiple_of(16))?;
+        let (upload, mut offset) = (self.upload.lock(), 0);
+        for part in parts {
+            upload.upload(&buffer, offset, &part)?;
+            offset += part.len();
+        }
+        drop(upload);
+        let buffer = Kept::new(buffer);
         self.builds.lock().put(key, &buffer);
         Ok(buffer)
     }

@@ -53,6 +53,7 @@ mod group_columns;
 mod groups;
 mod groups_left;
 mod hand_over;
+mod hash_tables;
 mod headers;
 mod host_memory;
 mod kernels;

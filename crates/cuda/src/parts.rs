@@ -10,6 +10,7 @@ pub use crate::group_columns::{
     ColumnTarget, GroupAddresses, GroupColumn, NumberOrder, group_column_source,
 };
 pub use crate::groups::{DeviceGroups, GroupRoom};
+pub use crate::hash_tables::{HashedKeys, hash_table_source};
 pub use crate::headers::{COMPILE_OPTIONS, HEADERS};
 pub use crate::layout::{ColumnForm, ColumnLayout, base_of};
 pub use crate::narrow::{Narrowing, narrow_source};
@@ -20,5 +21,5 @@ pub use crate::pages::{
 pub use crate::program::{DeviceColumn, DeviceSegment, KERNEL_NAME};
 pub use crate::room::RowRoom;
 pub use crate::rows::Downloaded;
-pub use crate::tables::piece_bytes;
+pub use crate::tables::{BuildPiece, piece_bytes};
 pub use crate::text_values::{TEXT_VALUE_BYTES, text_lengths};

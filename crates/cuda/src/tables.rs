@@ -1,7 +1,10 @@
 //! Builds as the device holds them.
 
+use std::borrow::Cow;
+
+use arrow_buffer::ToByteSlice;
 use headrace_columns::repr::Repr;
-use headrace_pipeline::build::{BuildIndex, BuildTable, Chains, Heads, PayloadData, Presence};
+use headrace_pipeline::build::{BuildIndex, BuildTable, PayloadData, Presence};
 use headrace_pipeline::{ExecError, WhyNot};
 
 /// A part of a build as the device holds it.
@@ -67,166 +70,68 @@ pub(crate) fn slots_of(rows: u64) -> u64 {
     (rows * 2).next_power_of_two().max(16)
 }
 
-/// The finaliser of MurmurHash3 (public domain, Austin Appleby), as in `probe.cuh`.
-fn mix(mut key: u64) -> u64 {
-    key ^= key >> 33;
-    key = key.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    key ^= key >> 33;
-    key = key.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    key ^ (key >> 33)
-}
-
-/// The bytes of a part of a build, padded to 16.
+/// The bytes of a part of a build that lies on the device as on the host, one piece after the other; what is missing to
+/// whole words of 16 bytes is of no matter. A hash table's are made there ([`HashedKeys`](crate::hash_tables::HashedKeys)).
 ///
 /// # Errors
-/// [`ExecError::Internal`] for a part that the build does not have, or keys whose encoding is
-/// not that of their representations.
-pub fn piece_bytes(build: &BuildTable, piece: BuildPiece) -> Result<Vec<u8>, ExecError> {
+/// [`ExecError::Internal`] for a part that the build does not have.
+pub fn piece_bytes(build: &BuildTable, piece: BuildPiece) -> Result<Vec<Cow<'_, [u8]>>, ExecError> {
     let missing = || ExecError::Internal(format!("build {} has no {piece:?}", build.name));
-    let mut bytes = match (piece, &build.index) {
+    let too_short = |domain: u64| {
+        let name = &build.name;
+        ExecError::Internal(format!("{piece:?} of build {name} is shorter than its {domain} keys"))
+    };
+    Ok(match (piece, &build.index) {
         // Behind the last key stands an absent one, for keys outside.
-        (BuildPiece::Present, BuildIndex::Direct(Presence { domain, words: present, .. })) => {
-            let mut present = present.clone();
-            present.push(0);
-            if let Some(last) = present.get_mut((domain / 64) as usize) {
-                *last &= (1 << (domain % 64)) - 1;
-            }
-            words(&present)
+        (BuildPiece::Present, BuildIndex::Direct(Presence { domain, words, .. })) => {
+            let (whole, bits) = ((domain / 64) as usize, domain % 64);
+            let words = words.get(..whole + usize::from(bits > 0));
+            let words = words.ok_or_else(|| too_short(*domain))?;
+            let last = words.get(whole).map_or(0, |last| last & ((1 << bits) - 1));
+            vec![Cow::Borrowed(words[..whole].to_byte_slice()), last.to_le_bytes().to_vec().into()]
         }
         (BuildPiece::Payload(column), index) => {
             let data = &build.payload.get(column).ok_or_else(missing)?.data;
-            let mut bytes = payload_bytes(data);
-            if let (BuildIndex::Direct(Presence { domain, .. }), shape) =
-                (index, payload_shape(data))
-            {
-                bytes.truncate((domain * shape.width_bytes) as usize);
-                bytes.resize(bytes.len() + shape.width_bytes as usize, u8::MAX);
+            let bytes = payload_bytes(data);
+            match index {
+                BuildIndex::Direct(Presence { domain, .. }) => {
+                    let width = payload_shape(data).width_bytes as usize;
+                    let entries = bytes.get(..*domain as usize * width);
+                    let entries = entries.ok_or_else(|| too_short(*domain))?;
+                    vec![Cow::Borrowed(entries), vec![u8::MAX; width].into()]
+                }
+                BuildIndex::Chains(_) => vec![Cow::Borrowed(bytes)],
             }
-            bytes
         }
-        (BuildPiece::Validity(column), _) => {
+        (BuildPiece::Validity(column), index) => {
             let payload = build.payload.get(column).ok_or_else(missing)?;
-            words(payload.validity.as_deref().ok_or_else(missing)?)
+            let bytes = payload.validity.as_deref().ok_or_else(missing)?.to_byte_slice();
+            match index {
+                BuildIndex::Direct(Presence { domain, .. })
+                    if (bytes.len() as u64) * 8 < *domain =>
+                {
+                    return Err(too_short(*domain));
+                }
+                _ => vec![Cow::Borrowed(bytes)],
+            }
         }
-        (BuildPiece::HashRows, BuildIndex::Chains(chains)) => hash_table(build, chains)?.0,
-        (BuildPiece::HashKeys, BuildIndex::Chains(chains)) => hash_table(build, chains)?.1,
         (BuildPiece::HashNext, BuildIndex::Chains(chains)) => {
-            chains.next.iter().flat_map(|row| row.to_le_bytes()).collect()
+            vec![Cow::Borrowed(chains.next.to_byte_slice())]
         }
         _ => return Err(missing()),
-    };
-    if let BuildIndex::Direct(Presence { domain, .. }) = &build.index {
-        let entry_bits = match piece {
-            BuildPiece::Payload(column) => {
-                payload_shape(&build.payload[column].data).width_bytes * 8
-            }
-            _ => 1,
-        };
-        let absent_bits = if matches!(piece, BuildPiece::Validity(_)) { 0 } else { entry_bits };
-        if (bytes.len() as u64) * 8 < domain * entry_bits + absent_bits {
-            return Err(ExecError::Internal(format!(
-                "{piece:?} of build {} is shorter than its {domain} keys",
-                build.name
-            )));
-        }
-    }
-    bytes.resize(bytes.len().next_multiple_of(16).max(16), 0);
-    Ok(bytes)
+    })
 }
 
-fn words(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
-fn payload_bytes(data: &PayloadData) -> Vec<u8> {
+fn payload_bytes(data: &PayloadData) -> &[u8] {
     match data {
-        PayloadData::U8 { raw, .. } | PayloadData::Bool(raw) => raw.clone(),
-        PayloadData::U16 { raw, .. } => raw.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        PayloadData::U32 { raw, .. } => raw.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        PayloadData::I64(values) => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        PayloadData::U64(values) => words(values),
-        PayloadData::F64(values) => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        PayloadData::I128(values) => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        PayloadData::U8 { raw, .. } | PayloadData::Bool(raw) => raw,
+        PayloadData::U16 { raw, .. } => raw.to_byte_slice(),
+        PayloadData::U32 { raw, .. } => raw.to_byte_slice(),
+        PayloadData::I64(values) => values.to_byte_slice(),
+        PayloadData::U64(values) => values.to_byte_slice(),
+        PayloadData::F64(values) => values.to_byte_slice(),
+        PayloadData::I128(values) => values.to_byte_slice(),
     }
-}
-
-/// Rows by slot, and keys by slot. Of rows with equal keys the first stays, from which the chain
-/// leads to the others.
-fn hash_table(build: &BuildTable, chains: &Chains) -> Result<(Vec<u8>, Vec<u8>), ExecError> {
-    let why = |error: WhyNot| ExecError::Internal(error.0);
-    let key_words = if key_width(build).map_err(why)? == KeyWidth::One { 1 } else { 2 };
-    let slots = slots_of(build.rows) as usize;
-    let mut rows = vec![u32::MAX; slots];
-    let mut keys = vec![0u64; slots * key_words];
-    for (row, key) in packed_keys(build, chains)? {
-        let (low, high) = (key as u64, (key >> 64) as u64);
-        let hash = if key_words == 1 { mix(low) } else { mix(low ^ mix(high)) };
-        let mut slot = hash as u32 as usize & (slots - 1);
-        loop {
-            let same = |slot: usize| match key_words {
-                1 => keys[slot] == low,
-                _ => keys[2 * slot] == low && keys[2 * slot + 1] == high,
-            };
-            if rows[slot] == u32::MAX {
-                rows[slot] = row;
-                keys[slot * key_words] = low;
-                if key_words == 2 {
-                    keys[2 * slot + 1] = high;
-                }
-                break;
-            }
-            if same(slot) {
-                break;
-            }
-            slot = (slot + 1) & (slots - 1);
-        }
-    }
-    Ok((rows.iter().flat_map(|row| row.to_le_bytes()).collect(), words(&keys)))
-}
-
-/// The keys that are not NULL, as [`pack_key`], and rows that have them: of each key the first comes first.
-fn packed_keys(build: &BuildTable, chains: &Chains) -> Result<Vec<(u32, u128)>, ExecError> {
-    let integer = |(row, key): (u32, i64)| {
-        let repr = build.key_reprs.first().map_or(Ok(8), repr_bytes);
-        let bits = 8 * repr.map_err(|why| ExecError::Internal(why.0))? as u32;
-        Ok((row, u128::from(key as u64 & u64::MAX >> (64 - bits.min(64)))))
-    };
-    match &chains.heads {
-        Heads::Direct { base, heads } => {
-            let heads = heads.iter().enumerate().filter(|(_, row)| **row != u32::MAX);
-            heads.map(|(at, &row)| integer((row, base.wrapping_add(at as i64)))).collect()
-        }
-        Heads::Integers { keys, .. } => {
-            keys.iter().enumerate().map(|(row, &key)| integer((row as u32, key))).collect()
-        }
-        Heads::Encoded { keys, .. } => {
-            let rows = 0..keys.offsets.len() - 1;
-            let packed = rows.map(|row| Ok((row as u32, pack_key(build, keys.row(row))?)));
-            let known = |key: Result<(u32, Option<u128>), ExecError>| {
-                key.map(|(row, key)| key.map(|key| (row, key))).transpose()
-            };
-            packed.filter_map(known).collect()
-        }
-    }
-}
-
-/// A key's values side by side, or `None` where one is NULL: probes look such keys up never.
-fn pack_key(build: &BuildTable, mut bytes: &[u8]) -> Result<Option<u128>, ExecError> {
-    let broken = || ExecError::Internal(format!("a key of build {} is cut short", build.name));
-    let mut key = [0u8; 16];
-    let mut filled = 0;
-    for repr in &build.key_reprs {
-        let width = repr_bytes(repr).map_err(|why| ExecError::Internal(why.0))?;
-        let (null, rest) = bytes.split_first().ok_or_else(broken)?;
-        if *null != 0 {
-            return Ok(None);
-        }
-        let (value, rest) = rest.split_at_checked(width).ok_or_else(broken)?;
-        key.get_mut(filled..filled + width).ok_or_else(broken)?.copy_from_slice(value);
-        filled += width;
-        bytes = rest;
-    }
-    if bytes.is_empty() { Ok(Some(u128::from_le_bytes(key))) } else { Err(broken()) }
 }
 
 /// The entries of a payload column.

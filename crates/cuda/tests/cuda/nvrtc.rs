@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use headrace_cuda::parts::{
-    COMPILE_OPTIONS, first_groups_source, gather_source, group_column_source, narrow_source,
-    pages_source, rehash_source,
+    COMPILE_OPTIONS, first_groups_source, gather_source, group_column_source, hash_table_source,
+    narrow_source, pages_source, rehash_source,
 };
 use headrace_cuda::{CudaProgram, Tuning};
 use headrace_gpu::{Compiler, Cubin};
@@ -91,7 +91,8 @@ fn nvrtc_compiles_the_star_schema_benchmark_within_64_registers() {
 #[ignore = "needs NVRTC"]
 fn nvrtc_compiles_the_kernels_that_narrow_columns_and_gather_texts() {
     let compiler = Compiler::load(None).unwrap();
-    let groups = [group_column_source(), rehash_source(), first_groups_source()];
+    let groups =
+        [group_column_source(), rehash_source(), first_groups_source(), hash_table_source()];
     for source in [narrow_source(), gather_source()].into_iter().chain(groups) {
         let cubin = compiler.compile(&source, "sm_90", &COMPILE_OPTIONS).unwrap();
         assert_eq!(registers_and_stack_bytes(&cubin).1, 0);

@@ -5,16 +5,19 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow_array::RecordBatch;
+use arrow_buffer::ToByteSlice;
 use headrace_cuda::parts::{
-    ColumnForm, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment, Downloaded,
-    GroupAddresses, GroupRoom, HEADERS, KERNEL_NAME, Param, RowRoom, TEXT_VALUE_BYTES,
-    accumulator_state, base_of, piece_bytes, rehash_params, text_lengths,
+    BuildPiece, ColumnForm, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment,
+    Downloaded, GroupAddresses, GroupRoom, HEADERS, HashedKeys, KERNEL_NAME, Param, RowRoom,
+    TEXT_VALUE_BYTES, accumulator_state, base_of, hash_table_source, piece_bytes, rehash_params,
+    text_lengths,
 };
 use headrace_cuda::{CudaProgram, RowOutput, StepsLeft, Tuning};
 use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
+use headrace_pipeline::build::{BuildIndex, BuildTable, Chains};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::state::{DenseState, finish_dense};
 
@@ -240,6 +243,28 @@ struct GroupMemory {
     accumulators: Vec<Memory>,
 }
 
+/// Rows by slot and keys by slot of a build, as the kernel for them makes them.
+fn hash_table(build: &BuildTable, chains: &Chains) -> (Memory, Memory) {
+    static LIBRARY: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, library) = LIBRARY.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let source = hash_table_source().text;
+        let library = build_library(folder.path(), source, "headrace_hash_table");
+        (folder, library)
+    });
+    let hashed = HashedKeys::of(build, chains).unwrap();
+    let mut keys = hashed.keys.as_deref().map(Memory::of);
+    let mut rows = hashed.rows.as_deref().map(|rows| Memory::of(rows.to_byte_slice()));
+    let mut slots = Memory::of(&vec![0xff; hashed.slots as usize * 4]);
+    let mut slot_keys = Memory::zeroed(hashed.slot_keys_bytes());
+    let addresses = (slots.address(), slot_keys.address());
+    let entries = (keys.as_mut().map(Memory::address), rows.as_mut().map(Memory::address));
+    for has_entered in [false, true] {
+        run(library, &hashed.params(addresses, entries, has_entered), 3);
+    }
+    (slots, slot_keys)
+}
+
 impl GroupMemory {
     /// An empty one; of dense groups, where a program has none.
     fn new(program: &CudaProgram, room: Option<GroupRoom>) -> Self {
@@ -384,7 +409,19 @@ pub fn run_segments(
             Param::RowLimit => shape.limit.unwrap_or(u64::MAX),
             Param::Build { step, piece } => {
                 let BoundStep::Probe(probe) = &bound.steps[step] else { panic!("no probe") };
-                keep(Memory::of(&piece_bytes(&probe.build, piece).unwrap()))
+                match (piece, &probe.build.index) {
+                    (BuildPiece::HashRows, BuildIndex::Chains(chains)) => {
+                        keep(hash_table(&probe.build, chains).0)
+                    }
+                    (BuildPiece::HashKeys, BuildIndex::Chains(chains)) => {
+                        keep(hash_table(&probe.build, chains).1)
+                    }
+                    _ => {
+                        let mut bytes = piece_bytes(&probe.build, piece).unwrap().concat();
+                        bytes.resize(bytes.len().next_multiple_of(16).max(16), 0);
+                        keep(Memory::of(&bytes))
+                    }
+                }
             }
             Param::Table(i) => keep(Memory::of(&program.tables[i])),
             Param::GroupsUsed => group_count.address(),
