@@ -35,6 +35,11 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     ("HEADRACE_CEILINGS", "File of measured ceilings (default: `ceilings.json` in that folder)"),
     ("HEADRACE_NVRTC", "The NVRTC library, or its folder; no other is tried then"),
+    (
+        "HEADRACE_HASTY_KERNELS",
+        "`off`: a query waits for the full kernel where it is the first to want one; otherwise it runs with one that was \
+         compiled in haste, while the full one is compiled for the next",
+    ),
     ("HEADRACE_CUFILE", "The cuFile library, or its folder; no other is tried then"),
     (
         "TMPDIR",

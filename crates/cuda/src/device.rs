@@ -40,6 +40,8 @@ pub struct CudaOptions {
     /// How often a kernel may be asked for before it is compiled where that of another pipeline does,
     /// one that differs in constants alone.
     pub borrows_max: u32,
+    /// Whether a query that is the first to want a kernel gets a hasty one, while the full one is compiled.
+    pub hasty_kernels: bool,
     /// Host memory that may be pinned, in bytes: slots of races and what comes back.
     pub pinned_bytes_max: u64,
     /// Groups of a table of hashed groups, about: it is emptied when there are more. Tests set it.
@@ -57,6 +59,7 @@ impl Default for CudaOptions {
             build_share: 0.1,
             tuning: None,
             borrows_max: 3,
+            hasty_kernels: false,
             pinned_bytes_max: u64::MAX,
             groups_max: u64::MAX,
             groups_first: u64::MAX,
@@ -69,7 +72,7 @@ pub struct CudaDevice {
     device: Arc<Device>,
     pool: Arc<DevicePool>,
     upload: Mutex<Stream>,
-    kernels: Kernels,
+    kernels: Arc<Kernels>,
     /// Kernels that are the same for all pipelines, by name.
     functions: Mutex<HashMap<&'static str, Function>>,
     builds: Mutex<BuildCache>,
@@ -105,14 +108,14 @@ impl CudaDevice {
     ) -> Result<Arc<Self>, CudaError> {
         // The device first: without one, NVRTC's absence is not the reason.
         let device = Device::open(ordinal)?;
-        let kernels = Kernels::new(options.tuning, options.borrows_max)?;
+        let kernels = Kernels::new(options.tuning, options.borrows_max, options.hasty_kernels)?;
         let (free_bytes, _) = device.free_and_total_memory()?;
         let memory_bytes = options.memory_bytes.unwrap_or(free_bytes / 10 * 9);
         let share = |share: f64| (memory_bytes as f64 * share.clamp(0.0, 1.0)) as u64;
         Ok(Arc::new(Self {
             pool: DevicePool::new(&device, memory_bytes),
             upload: Mutex::new(device.stream()?),
-            kernels,
+            kernels: Arc::new(kernels),
             functions: Mutex::default(),
             builds: Mutex::new(BuildCache::new(share(options.build_share))),
             resident: ResidentColumns::new(

@@ -18,3 +18,10 @@ pub const HEADERS: [(&str, &str); 11] = [
 /// Options of every compilation: products and sums are not fused, so that floats are those of
 /// the CPU processor.
 pub const COMPILE_OPTIONS: [&str; 1] = ["--fmad=false"];
+
+/// The same for a kernel that is wanted at once: several times sooner there, and several times slower, as its arrays lie
+/// in memory. Since NVRTC 13.
+pub const HASTY_OPTIONS: [&str; 2] = ["--fmad=false", "--Ofast-compile=mid"];
+
+/// The first NVRTC that knows [`HASTY_OPTIONS`].
+pub(crate) const HASTY_SINCE: (u32, u32) = (13, 0);

@@ -5,10 +5,13 @@
 //! may ask for a text that nobody compiled. Its pipeline then borrows: it takes the kernel of a
 //! relative, one that differs in constants and names alone, by expecting what that one expected. Answers never
 //! depend on it. A text that is asked for again and again is compiled.
+//!
+//! A full kernel takes NVRTC a second or more, as several are tried. A query that is the first to want it gets a hasty one in
+//! its place: compiled with few optimisations, in a fifth of a second. The full one is compiled [`behind`](crate::behind) it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use headrace_gpu::{Compiler, CubinCache, Device, DeviceInfo, Function, GpuError, Module, Source};
 use headrace_pipeline::ExecError;
@@ -16,8 +19,9 @@ use headrace_pipeline::bind::Lookups;
 use headrace_pipeline::bound::Bound;
 use parking_lot::Mutex;
 
+use crate::behind;
 use crate::error::CudaError;
-use crate::headers::COMPILE_OPTIONS;
+use crate::headers::{COMPILE_OPTIONS, HASTY_OPTIONS, HASTY_SINCE};
 use crate::layout::SegmentLayout;
 use crate::program::{CudaProgram, KERNEL_NAME};
 use crate::tuning::Tuning;
@@ -47,7 +51,7 @@ pub struct Kernel {
     pub function: Function,
     /// Blocks that run at a time on the whole device.
     pub blocks_max: u32,
-    /// Whether it is that of a relative.
+    /// Whether a later run may have a better one: this is that of a relative, or a hasty one.
     pub is_borrowed: bool,
 }
 
@@ -60,6 +64,17 @@ struct State {
     rungs: HashMap<RungKey, Tuning>,
     /// By the text without expectations.
     families: HashMap<String, Family>,
+    /// Hasty ones by text.
+    hasty: HashMap<String, Function>,
+    /// Whose full kernel is compiled behind the queries, or could not be.
+    behind: HashMap<RungKey, Behind>,
+}
+
+/// What became of a full kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    IsCompiled,
+    HasFailed,
 }
 
 /// Pipelines that differ in constants, and in what columns and tables are called.
@@ -79,6 +94,8 @@ pub(crate) struct Kernels {
     tuning: Option<Tuning>,
     /// How often a text may be asked for before it is compiled.
     borrows_max: u32,
+    /// Whether a query gets a hasty kernel at first.
+    is_hasty: AtomicBool,
     state: Mutex<State>,
     loaded: AtomicU64,
 }
@@ -86,12 +103,19 @@ pub(crate) struct Kernels {
 impl Kernels {
     /// # Errors
     /// [`GpuError`] without NVRTC.
-    pub(crate) fn new(tuning: Option<Tuning>, borrows_max: u32) -> Result<Self, GpuError> {
+    pub(crate) fn new(
+        tuning: Option<Tuning>,
+        borrows_max: u32,
+        is_hasty: bool,
+    ) -> Result<Self, GpuError> {
+        let compiler = Compiler::load(None)?;
+        let is_hasty = AtomicBool::new(is_hasty && compiler.version() >= HASTY_SINCE);
         Ok(Self {
-            compiler: Compiler::load(None)?,
+            compiler,
             cubins: CubinCache::open_default(),
             tuning,
             borrows_max,
+            is_hasty,
             state: Mutex::default(),
             loaded: AtomicU64::new(0),
         })
@@ -104,7 +128,7 @@ impl Kernels {
 
     /// As [`CudaDevice::kernel`](crate::CudaDevice::kernel).
     pub(crate) fn get(
-        &self,
+        self: &Arc<Self>,
         device: &Arc<Device>,
         bound: &Arc<Bound>,
         layout: &SegmentLayout,
@@ -119,14 +143,89 @@ impl Kernels {
         {
             return Ok(Kernel { is_borrowed: true, ..kernel });
         }
-        let kernel = self.first_that_fits(device, &wanted)?;
+        if let Some(kernel) = self.in_haste(device, &wanted)? {
+            self.begin_full(device, wanted, family);
+            return Ok(kernel);
+        }
+        self.full(device, &wanted, family)
+    }
+
+    /// The kernel of a pipeline that never had one.
+    fn full(
+        &self,
+        device: &Arc<Device>,
+        wanted: &Wanted,
+        family: String,
+    ) -> Result<Kernel, CudaError> {
+        let kernel = self.first_that_fits(device, wanted)?;
         let mut state = self.state.lock();
         state.make_room();
         state.rungs.insert(wanted.rung_key(), kernel.program.tuning);
         let family = state.families.entry(family).or_default();
-        family.selectivities = bound.selectivities();
+        family.selectivities = wanted.bound.selectivities();
         family.borrows.remove(&wanted.roomiest.source);
         Ok(kernel)
+    }
+
+    /// A kernel that is there soon; `None` where the full one is, too, or there is no other.
+    fn in_haste(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Option<Kernel>, CudaError> {
+        let has_failed =
+            self.state.lock().behind.get(&wanted.rung_key()) == Some(&Behind::HasFailed);
+        if !self.is_hasty.load(Ordering::Relaxed) || has_failed {
+            return Ok(None);
+        }
+        let (programs, arch) = (self.rungs(wanted)?, device.info().arch());
+        let is_known = |program: &Arc<CudaProgram>| {
+            let is_loaded = self.state.lock().functions.contains_key(&program.source);
+            is_loaded
+                || self.cubins.knows(&self.compiler, &program.source(), &arch, &COMPILE_OPTIONS)
+        };
+        // Registers are no concern here: of the last rung a thread has most.
+        let Some(program) = programs
+            .last()
+            .filter(|_| !programs[..programs.len().min(RUNGS_TOGETHER)].iter().all(is_known))
+        else {
+            return Ok(None);
+        };
+        let known = self.state.lock().hasty.get(&program.source).cloned();
+        let function = match known {
+            Some(function) => function,
+            None => match self.load_with(device, &program.source(), KERNEL_NAME, &HASTY_OPTIONS) {
+                Ok(function) => function,
+                Err(error) => {
+                    // Another NVRTC than was tried: it is as slow as ever.
+                    tracing::warn!(%error, "no hasty kernels");
+                    self.is_hasty.store(false, Ordering::Relaxed);
+                    return Ok(None);
+                }
+            },
+        };
+        function.set_max_dynamic_shared_bytes(program.tuning.shared_bytes_max)?;
+        let mut state = self.state.lock();
+        state.make_room();
+        state.hasty.insert(program.source.clone(), function.clone());
+        drop(state);
+        let kernel = self.kernel_of(device, Arc::clone(program), function)?;
+        tracing::debug!(registers = kernel.function.info().registers, "a hasty kernel");
+        Ok(Some(Kernel { is_borrowed: true, ..kernel }).filter(|kernel| kernel.blocks_max > 0))
+    }
+
+    /// Has a full kernel compiled while queries run, unless it is already.
+    fn begin_full(self: &Arc<Self>, device: &Arc<Device>, wanted: Wanted, family: String) {
+        let key = wanted.rung_key();
+        if self.state.lock().behind.insert(key.clone(), Behind::IsCompiled).is_some() {
+            return;
+        }
+        let (kernels, device) = (Arc::clone(self), Arc::clone(device));
+        behind::begin(move || {
+            let full = kernels.full(&device, &wanted, family);
+            let mut state = kernels.state.lock();
+            match full {
+                Ok(_) => _ = state.behind.remove(&key),
+                // The next query asks for it itself, and hears of it.
+                Err(_) => _ = state.behind.insert(key, Behind::HasFailed),
+            }
+        });
     }
 
     fn ladder(&self, info: &DeviceInfo) -> Vec<Tuning> {
@@ -143,11 +242,7 @@ impl Kernels {
 
     /// The pipeline with the expectations of a relative, if that has another text and this one was
     /// not asked for often.
-    fn relative<'a>(
-        &self,
-        family: &str,
-        wanted: &Wanted<'a>,
-    ) -> Result<Option<Wanted<'a>>, CudaError> {
+    fn relative(&self, family: &str, wanted: &Wanted) -> Result<Option<Wanted>, CudaError> {
         let selectivities = {
             let mut state = self.state.lock();
             let Some(family) = state.families.get_mut(family) else { return Ok(None) };
@@ -162,9 +257,8 @@ impl Kernels {
         Ok(Some(relative).filter(|other| other.roomiest.source != wanted.roomiest.source))
     }
 
-    /// The kernel of the first rung that does not spill registers, of those that have most builds
-    /// in shared memory.
-    fn first_that_fits(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Kernel, CudaError> {
+    /// A pipeline's programs, rung by rung, of those that have most builds in shared memory.
+    fn rungs(&self, wanted: &Wanted) -> Result<Vec<Arc<CudaProgram>>, CudaError> {
         let mut programs = Vec::with_capacity(wanted.ladder.len());
         for &tuning in &wanted.ladder {
             let program = wanted.program(tuning)?;
@@ -175,8 +269,17 @@ impl Kernels {
                 programs.push(program);
             }
         }
+        Ok(programs)
+    }
+
+    /// The kernel of the first rung that does not spill registers.
+    fn first_that_fits(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Kernel, CudaError> {
+        let programs = self.rungs(wanted)?;
         let (mut last, mut is_found) = (None, false);
         for some in programs.chunks(RUNGS_TOGETHER) {
+            if behind::has_ended() {
+                break;
+            }
             // What comes after the one that fits was only compiled beside it.
             for kernel in self.compiled(device, some) {
                 if is_found {
@@ -207,6 +310,15 @@ impl Kernels {
 
     fn kernel(&self, device: &Arc<Device>, program: Arc<CudaProgram>) -> Result<Kernel, GpuError> {
         let function = self.function(device, &program)?;
+        self.kernel_of(device, program, function)
+    }
+
+    fn kernel_of(
+        &self,
+        device: &Arc<Device>,
+        program: Arc<CudaProgram>,
+        function: Function,
+    ) -> Result<Kernel, GpuError> {
         let threads = program.tuning.block_threads;
         let per_sm = function.max_active_blocks_per_sm(threads, program.shared_bytes)?;
         let blocks_max = per_sm * device.info().sm_count;
@@ -268,8 +380,18 @@ impl Kernels {
         source: &Source<'_>,
         name: &str,
     ) -> Result<Function, GpuError> {
+        self.load_with(device, source, name, &COMPILE_OPTIONS)
+    }
+
+    fn load_with(
+        &self,
+        device: &Arc<Device>,
+        source: &Source<'_>,
+        name: &str,
+        options: &[&str],
+    ) -> Result<Function, GpuError> {
         let arch = device.info().arch();
-        let (cubin, _) = self.cubins.compile(&self.compiler, source, &arch, &COMPILE_OPTIONS)?;
+        let (cubin, _) = self.cubins.compile(&self.compiler, source, &arch, options)?;
         Module::load(device, &cubin)?.function(name)
     }
 }
@@ -277,38 +399,40 @@ impl Kernels {
 impl State {
     /// Forgets all before it becomes too much.
     fn make_room(&mut self) {
-        if self.functions.len().max(self.rungs.len()).max(self.families.len()) >= KERNELS_MAX {
+        let counts =
+            [self.functions.len(), self.rungs.len(), self.families.len(), self.hasty.len()];
+        if counts.into_iter().any(|count| count >= KERNELS_MAX) {
             *self = Self::default();
         }
     }
 }
 
 /// A pipeline that wants a kernel.
-struct Wanted<'a> {
+struct Wanted {
     bound: Arc<Bound>,
-    layout: &'a SegmentLayout,
+    layout: SegmentLayout,
     ladder: Vec<Tuning>,
     /// For the rung with most shared memory.
     roomiest: Arc<CudaProgram>,
 }
 
-impl<'a> Wanted<'a> {
+impl Wanted {
     fn new(
         ladder: Vec<Tuning>,
         bound: &Arc<Bound>,
-        layout: &'a SegmentLayout,
+        layout: &SegmentLayout,
     ) -> Result<Self, CudaError> {
         let roomiest = ladder.iter().max_by_key(|tuning| tuning.shared_bytes_max);
         let roomiest = roomiest.ok_or_else(|| ExecError::Internal("a ladder without rungs".into()));
         let roomiest = Arc::new(compile(bound, layout, *roomiest?)?);
-        Ok(Self { bound: Arc::clone(bound), layout, ladder, roomiest })
+        Ok(Self { bound: Arc::clone(bound), layout: layout.clone(), ladder, roomiest })
     }
 
     fn program(&self, tuning: Tuning) -> Result<Arc<CudaProgram>, CudaError> {
         if tuning == self.roomiest.tuning {
             return Ok(Arc::clone(&self.roomiest));
         }
-        Ok(Arc::new(compile(&self.bound, self.layout, tuning)?))
+        Ok(Arc::new(compile(&self.bound, &self.layout, tuning)?))
     }
 
     fn rung_key(&self) -> RungKey {
@@ -317,7 +441,7 @@ impl<'a> Wanted<'a> {
 
     fn expecting(&self, selectivities: &[f64]) -> Result<Self, CudaError> {
         let bound = Arc::new(self.bound.expecting(selectivities, Lookups::Gpu));
-        Self::new(self.ladder.clone(), &bound, self.layout)
+        Self::new(self.ladder.clone(), &bound, &self.layout)
     }
 
     /// What all that differ in constants alone have in common.

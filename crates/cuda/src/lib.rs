@@ -39,6 +39,7 @@
 //! work of `headrace_pipeline::bind`. It never calls the driver itself: this is the work of `headrace_gpu`.
 
 mod accumulator;
+mod behind;
 mod build_cache;
 mod codegen;
 mod decode;
@@ -83,6 +84,7 @@ mod tuning;
 mod upload;
 mod words;
 
+pub use behind::settle;
 pub use device::{CudaDevice, CudaOptions};
 pub use error::CudaError;
 pub use execution::StepsLeft;

@@ -162,6 +162,19 @@ impl CubinCache {
         Ok((cubin, CacheOutcome::Compiled { compile_ms }))
     }
 
+    /// Whether [`compile`](Self::compile) would find the cubin in the folder, by its name.
+    pub fn knows(
+        &self,
+        compiler: &Compiler,
+        source: &Source<'_>,
+        arch: &str,
+        options: &[&str],
+    ) -> bool {
+        let Ok(options) = all_options(arch, options) else { return false };
+        let key = key_of(source, &options, compiler.version());
+        self.folder.as_deref().is_some_and(|folder| entry_path(folder, &key).exists())
+    }
+
     fn read(&self, key: &str, source: &Source<'_>, arch: &str) -> Option<Cubin> {
         let path = entry_path(self.folder.as_deref()?, key);
         match read_entry(&path) {

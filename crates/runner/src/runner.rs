@@ -1,5 +1,6 @@
 //! What the runs of a session share: caches, mappings, devices, limits.
 
+use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -61,6 +62,9 @@ impl RunnerOptions {
     }
 }
 
+/// Says whether queries may run with kernels that were compiled in haste: `off`, they wait for the full ones.
+const HASTY_VARIABLE: &str = "HEADRACE_HASTY_KERNELS";
+
 /// Caches and devices.
 #[derive(Debug)]
 pub struct Runner {
@@ -92,6 +96,7 @@ impl Runner {
             memory_bytes: options.device_memory_bytes,
             resident_bytes: options.device_cache_bytes,
             pinned_bytes_max: memory.slots_bytes,
+            hasty_kernels: env::var_os(HASTY_VARIABLE).is_none_or(|value| value != "off"),
             ..CudaOptions::default()
         };
         Self {
@@ -175,6 +180,11 @@ impl Runner {
 
     pub(crate) fn build_cache(&self) -> &BuildCache {
         &self.builds
+    }
+
+    /// Waits until no kernel is compiled behind the queries any more, for measurements of what comes after.
+    pub fn settle(&self) {
+        headrace_cuda::settle();
     }
 
     /// Forgets all builds, chunks and columns on a device, for measurements without them.

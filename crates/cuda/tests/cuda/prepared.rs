@@ -288,3 +288,35 @@ fn gpu_constants_of_another_class_borrow_a_kernel_until_they_come_often() {
     }
     assert!(borrowed >= 1, "no case is of another class");
 }
+
+/// A hasty kernel comes first, and the full one when it is compiled: both answer alike.
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_hasty_kernels_answer_as_full_ones_do() {
+    const VARIABLE: &str = "HEADRACE_TEST_HASTY";
+    if std::env::var_os(VARIABLE).is_none() {
+        // Of a process whose cache has no kernel.
+        let folder = tempfile::tempdir().unwrap();
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "prepared::gpu_hasty_kernels_answer_as_full_ones_do", "--ignored"])
+            .envs([(VARIABLE, "1".as_ref()), ("HEADRACE_CACHE", folder.path().as_os_str())])
+            .status()
+            .unwrap();
+        assert!(status.success(), "{status}");
+        return;
+    }
+    let options = CudaOptions { hasty_kernels: true, ..CudaOptions::default() };
+    let device = CudaDevice::open(0, options).unwrap();
+    let (builds, table) = (corpus::builds(), Table::random(shapes()[0], &[5000]));
+    let cases: Vec<_> = corpus::cases().into_iter().step_by(8).collect();
+    for is_hasty in [true, false] {
+        for case in &cases {
+            let bound = bound_of(case, &table, &builds).unwrap();
+            let kernel = device.kernel(&bound, &table.layout()).unwrap();
+            assert_eq!(kernel.is_borrowed, is_hasty, "{}", case.name);
+            let found = on_gpu(&device, &bound, &table);
+            assert_same(case.name, table.shape, &on_cpu(&bound, &table), &found, "");
+        }
+        headrace_cuda::settle();
+    }
+}
