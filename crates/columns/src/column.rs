@@ -129,6 +129,8 @@ impl Column {
         let vector = vector.spelled(rows);
         match (&mut self.values, &vector.data) {
             (Values::Text { offsets, bytes }, Data::Str(texts)) => {
+                huge::reserve_text(bytes, texts.iter().map(|text| text.len()).sum());
+                huge::reserve(offsets, texts.len());
                 for text in texts.iter() {
                     bytes.push_str(text);
                     offsets.push(bytes.len());

@@ -1,23 +1,21 @@
 //! A GPU with what queries share on it: loaded kernels, builds and resident columns.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use headrace_gpu::{CuFile, Device, DeviceBuffer, DevicePool, Function, GpuError, Source, Stream};
 use headrace_io::{Kept, MemoryBudget};
 use headrace_pipeline::bound::Bound;
-use headrace_pipeline::build::{BuildIndex, BuildTable};
 use parking_lot::Mutex;
 
 use crate::build_cache::BuildCache;
 use crate::error::CudaError;
 use crate::groups::TABLE_BYTES_MAX;
-use crate::hash_tables::HashedKeys;
 use crate::host_memory::HostMemory;
 use crate::kernels::{Kernel, Kernels};
 use crate::layout::SegmentLayout;
 use crate::resident::ResidentColumns;
-use crate::tables::{BuildPiece, piece_bytes};
 use crate::tuning::Tuning;
 
 /// Shares of the device memory that a table of hashed groups begins with, and may take.
@@ -224,42 +222,20 @@ impl CudaDevice {
         self.upload.lock().upload(buffer, 0, bytes)
     }
 
-    /// A part of a build, uploaded when it is not on the device yet.
-    ///
-    /// # Errors
-    /// [`CudaError`] when memory or the device fails.
-    pub fn build_piece(
-        &self,
-        build: &Arc<BuildTable>,
-        piece: BuildPiece,
-    ) -> Result<Arc<Kept<DeviceBuffer>>, CudaError> {
-        let key = (build.id, piece);
-        if let Some(buffer) = self.builds.lock().get(key) {
-            return Ok(buffer);
-        }
-        if let (BuildPiece::HashRows | BuildPiece::HashKeys, BuildIndex::Chains(chains)) =
-            (piece, &build.index)
-        {
-            // Both are made at once, and both are asked for.
-            let stream = self.device.stream()?;
-            let (rows, keys) = HashedKeys::of(build, chains)?.table(self, &stream)?;
-            let (rows, keys) = (Kept::new(rows), Kept::new(keys));
-            let mut builds = self.builds.lock();
-            builds.put((build.id, BuildPiece::HashRows), &rows);
-            builds.put((build.id, BuildPiece::HashKeys), &keys);
-            return Ok(if piece == BuildPiece::HashRows { rows } else { keys });
-        }
-        let parts = piece_bytes(build, piece)?;
+    /// The parts of builds that stay here.
+    pub(crate) fn builds(&self) -> &Mutex<BuildCache> {
+        &self.builds
+    }
+
+    /// Parts one after the other, in whole words of 16 bytes.
+    pub(crate) fn upload_parts(&self, parts: &[Cow<'_, [u8]>]) -> Result<DeviceBuffer, GpuError> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let buffer = self.alloc(bytes.next_multiple_of(16))?;
         let (upload, mut offset) = (self.upload.lock(), 0);
         for part in parts {
-            upload.upload(&buffer, offset, &part)?;
+            upload.upload(&buffer, offset, part)?;
             offset += part.len();
         }
-        drop(upload);
-        let buffer = Kept::new(buffer);
-        self.builds.lock().put(key, &buffer);
         Ok(buffer)
     }
 
@@ -272,6 +248,11 @@ impl CudaDevice {
     /// pipeline that [`CudaProgram::compile`](crate::CudaProgram::compile) refuses.
     pub fn kernel(&self, bound: &Arc<Bound>, layout: &SegmentLayout) -> Result<Kernel, CudaError> {
         self.kernels.get(&self.device, bound, layout)
+    }
+
+    /// Has kernels compiled behind the queries that were never compiled before.
+    pub(crate) fn compile_ahead(&self, sources: impl IntoIterator<Item = Source<'static>>) {
+        self.kernels.begin_fixed(&self.device, sources);
     }
 
     /// A kernel that is the same for all pipelines, by its name: loaded when it is first asked for.

@@ -17,6 +17,7 @@ use headrace_pipeline::ExecError;
 use headrace_pipeline::bound::{Bound, BoundSink, BoundStep, Grouping};
 use headrace_pipeline::state::DenseState;
 
+use crate::build_pieces::build_piece;
 use crate::decode::chunks;
 use crate::device::CudaDevice;
 use crate::device_state::DeviceState;
@@ -63,8 +64,8 @@ pub struct CudaExecution {
 
 struct LoadedProgram {
     kernel: Kernel,
-    /// Buffers behind the parameters that stay the same, by position in the struct.
-    fixed: HashMap<usize, Arc<Kept<DeviceBuffer>>>,
+    /// What lies behind the parameters that stay the same, by position in the struct: a buffer, and the place in it.
+    fixed: HashMap<usize, (Arc<Kept<DeviceBuffer>>, u64)>,
 }
 
 /// Segments of one layout that one launch takes, described in device memory.
@@ -195,9 +196,9 @@ impl CudaExecution {
                     let Some(BoundStep::Probe(probe)) = steps.get(step) else {
                         return Err(ExecError::Internal(format!("step {step} is no probe")).into());
                     };
-                    self.device.build_piece(&probe.build, piece)?
+                    build_piece(&self.device, &probe.build, piece)?
                 }
-                Param::Table(table) => self.device.upload(&kernel.program.tables[table])?,
+                Param::Table(table) => (self.device.upload(&kernel.program.tables[table])?, 0),
                 _ => continue,
             };
             fixed.insert(position, buffer);

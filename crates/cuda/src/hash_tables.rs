@@ -8,8 +8,8 @@ use std::borrow::Cow;
 
 use arrow_buffer::ToByteSlice;
 use headrace_gpu::{DeviceBuffer, Grid, Source, Stream};
+use headrace_pipeline::ExecError;
 use headrace_pipeline::build::{BuildTable, Chains, Heads};
-use headrace_pipeline::{ExecError, WhyNot};
 
 use crate::device::CudaDevice;
 use crate::error::CudaError;
@@ -33,19 +33,49 @@ pub fn hash_table_source() -> Source<'static> {
     Source { name: "hash_table.cu", text, headers: &HEADERS }
 }
 
+/// How the hash table of a build lies: rows by slot, then keys by slot.
+#[derive(Clone, Copy, Debug)]
+pub struct HashLayout {
+    /// Slots of the table: a power of two.
+    slots: u64,
+    /// Words of a key.
+    words: usize,
+}
+
+impl HashLayout {
+    /// That of a build's.
+    ///
+    /// # Errors
+    /// [`ExecError::Internal`] for keys that the device does not look up.
+    pub fn of(build: &BuildTable) -> Result<Self, ExecError> {
+        let width = key_width(build).map_err(|error| ExecError::Internal(error.0))?;
+        let words = if width == KeyWidth::One { 1 } else { 2 };
+        Ok(Self { slots: slots_of(build.rows), words })
+    }
+
+    /// Where the keys by slot begin.
+    pub fn keys_at(self) -> u64 {
+        self.slots * 4
+    }
+
+    /// Bytes of the table.
+    pub fn bytes(self) -> u64 {
+        self.keys_at() + self.slots * self.words as u64 * 8
+    }
+}
+
 /// The keys of a build, by entry.
 pub struct HashedKeys<'b> {
+    /// How their table lies.
+    pub layout: HashLayout,
     /// The bytes of one or two words an entry; `None`: the key of an entry is `base` more than its number.
     pub keys: Option<Cow<'b, [u8]>>,
     base: i64,
     /// Bits of a key that count.
     key_mask: u64,
-    words: usize,
     /// The row of each entry, or `u32::MAX`; `None`: an entry is a row.
     pub rows: Option<Cow<'b, [u32]>>,
     entries: u64,
-    /// Slots of the table: a power of two.
-    pub slots: u64,
 }
 
 impl<'b> HashedKeys<'b> {
@@ -54,13 +84,11 @@ impl<'b> HashedKeys<'b> {
     /// # Errors
     /// [`ExecError::Internal`] for keys whose encoding is not that of their representations.
     pub fn of(build: &'b BuildTable, chains: &'b Chains) -> Result<Self, ExecError> {
-        let why = |error: WhyNot| ExecError::Internal(error.0);
-        let words = if key_width(build).map_err(why)? == KeyWidth::One { 1 } else { 2 };
-        let key_bytes = build.key_reprs.first().map_or(Ok(8), repr_bytes).map_err(why)?;
+        let layout = HashLayout::of(build)?;
+        let key_bytes = build.key_reprs.first().map_or(Ok(8), repr_bytes);
+        let key_bytes = key_bytes.map_err(|error| ExecError::Internal(error.0))?;
         let key_mask = u64::MAX >> (64 - 8 * key_bytes.min(8));
-        let slots = slots_of(build.rows);
-        let by_number =
-            Self { keys: None, base: 0, key_mask, words, rows: None, entries: 0, slots };
+        let by_number = Self { layout, keys: None, base: 0, key_mask, rows: None, entries: 0 };
         Ok(match &chains.heads {
             Heads::Direct { base, heads } => Self {
                 base: *base,
@@ -73,13 +101,13 @@ impl<'b> HashedKeys<'b> {
                 Self { keys: Some(keys), entries, ..by_number }
             }
             Heads::Encoded { keys, .. } => {
-                let entries = keys.offsets.len() - 1;
-                let mut packed = Vec::with_capacity(entries * words * 8);
+                let (entries, key_bytes) = (keys.offsets.len() - 1, layout.words * 8);
+                let mut packed = Vec::with_capacity(entries * key_bytes);
                 let mut rows = Vec::with_capacity(entries);
                 for row in 0..entries {
                     let key = pack_key(build, keys.row(row))?;
                     rows.push(if key.is_some() { row as u32 } else { EMPTY });
-                    packed.extend_from_slice(&key.unwrap_or_default().to_le_bytes()[..words * 8]);
+                    packed.extend_from_slice(&key.unwrap_or_default().to_le_bytes()[..key_bytes]);
                 }
                 let (keys, rows) = (Some(Cow::Owned(packed)), Some(Cow::Owned(rows)));
                 Self { keys, rows, entries: entries as u64, key_mask: u64::MAX, ..by_number }
@@ -87,38 +115,34 @@ impl<'b> HashedKeys<'b> {
         })
     }
 
-    /// Bytes of the keys by slot.
-    pub fn slot_keys_bytes(&self) -> usize {
-        self.slots as usize * self.words * 8
-    }
-
     /// The parameter struct of `hash_table.cu`, field by field, for the two times that it runs.
     pub fn params(
         &self,
-        (slots, slot_keys): (u64, u64),
+        table: u64,
         (keys, rows): (Option<u64>, Option<u64>),
         has_entered: bool,
     ) -> [u64; 10] {
         [
-            slots,
-            slot_keys,
-            self.slots - 1,
+            table,
+            table + self.layout.keys_at(),
+            self.layout.slots - 1,
             keys.unwrap_or(0),
             self.base as u64,
             self.key_mask,
-            self.words as u64,
+            self.layout.words as u64,
             rows.unwrap_or(0),
             self.entries,
             has_entered.into(),
         ]
     }
 
-    /// Rows by slot, and keys by slot, on a device. Waits for the stream.
+    /// Rows by slot, then keys by slot, on a device. Which slot a key has depends on who came first, so that the two are
+    /// of use only together. Waits for the stream.
     pub(crate) fn table(
         &self,
         device: &CudaDevice,
         stream: &Stream,
-    ) -> Result<(DeviceBuffer, DeviceBuffer), CudaError> {
+    ) -> Result<DeviceBuffer, CudaError> {
         let function = device.function(&hash_table_source(), KERNEL_NAME)?;
         let sent = |bytes: &[u8]| {
             let buffer = device.alloc(bytes.len())?;
@@ -127,24 +151,23 @@ impl<'b> HashedKeys<'b> {
         };
         let keys = self.keys.as_ref().map(|keys| sent(keys)).transpose()?;
         let rows = self.rows.as_ref().map(|rows| sent(rows.to_byte_slice())).transpose()?;
-        let slots = device.alloc(self.slots as usize * 4)?;
-        let slot_keys = device.alloc(self.slot_keys_bytes())?;
-        let addresses = (slots.ptr(), slot_keys.ptr());
+        let table = device.alloc(self.layout.bytes() as usize)?;
         let entries = (keys.as_ref().map(|keys| keys.ptr()), rows.as_ref().map(|rows| rows.ptr()));
         // SAFETY: what was allocated here lives until the wait below, and nobody else has it.
-        let emptied = unsafe { stream.fill_u32_async(&slots, 0, self.slots as usize, EMPTY) };
+        let emptied =
+            unsafe { stream.fill_u32_async(&table, 0, self.layout.slots as usize, EMPTY) };
         let mut queued = emptied.map_err(CudaError::from);
-        for (has_entered, count) in [(false, self.entries), (true, self.slots)] {
+        for (has_entered, count) in [(false, self.entries), (true, self.layout.slots)] {
             let blocks = count.div_ceil(BLOCK_THREADS.into()).clamp(1, BLOCKS_MAX) as u32;
             let grid = Grid { blocks, threads: BLOCK_THREADS, shared_bytes: 0 };
-            let words = self.params(addresses, entries, has_entered);
+            let words = self.params(table.ptr(), entries, has_entered);
             // SAFETY: the struct is filled field by field as `hash_table.cu` declares it; the memory is as above.
             let queue = || unsafe { queue_words(&function, stream, grid, &words) };
             queued = queued.and_then(|()| queue());
         }
         stream.synchronize()?;
         queued?;
-        Ok((slots, slot_keys))
+        Ok(table)
     }
 }
 

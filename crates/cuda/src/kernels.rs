@@ -383,6 +383,27 @@ impl Kernels {
         self.load_with(device, source, name, &COMPILE_OPTIONS)
     }
 
+    /// Has kernels compiled that most queries want, if none was before, while the first one begins.
+    pub(crate) fn begin_fixed(
+        self: &Arc<Self>,
+        device: &Arc<Device>,
+        sources: impl IntoIterator<Item = Source<'static>>,
+    ) {
+        let arch = device.info().arch();
+        for source in sources {
+            let is_known = self.cubins.knows(&self.compiler, &source, &arch, &COMPILE_OPTIONS);
+            if is_known || !self.is_hasty.load(Ordering::Relaxed) || self.cubins.folder().is_none()
+            {
+                continue;
+            }
+            let (kernels, arch) = (Arc::clone(self), arch.clone());
+            behind::begin(move || {
+                // Whoever wants it hears of what is wrong.
+                let _ = kernels.cubins.compile(&kernels.compiler, &source, &arch, &COMPILE_OPTIONS);
+            });
+        }
+    }
+
     fn load_with(
         &self,
         device: &Arc<Device>,

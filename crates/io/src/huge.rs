@@ -47,6 +47,12 @@ pub fn reserve<T: Copy>(vector: &mut Vec<T>, more: usize) {
     *vector = larger;
 }
 
+/// Reserves room for more bytes of a text that grows.
+pub fn reserve_text(text: &mut String, more: usize) {
+    // SAFETY: the bytes stay what they are.
+    reserve(unsafe { text.as_mut_vec() }, more);
+}
+
 /// This many equal values.
 pub fn filled<T: Clone>(value: T, values: usize) -> Vec<T> {
     let mut vector = reserved(values);

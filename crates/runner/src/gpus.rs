@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use headrace_cuda::{CudaDevice, CudaOptions};
+use headrace_cuda::{CudaDevice, CudaOptions, compile_fixed};
 use headrace_io::MemoryBudget;
 use headrace_pipeline::WhyNot;
 use parking_lot::Mutex;
@@ -59,7 +59,8 @@ impl Gpus {
         let open = || {
             let share = self.options.pinned_bytes_max / self.count().max(1) as u64;
             let options = CudaOptions { pinned_bytes_max: share, ..self.options };
-            CudaDevice::open_within(ordinal, options, Some(&self.budget)).map_err(|error| {
+            let opened = CudaDevice::open_within(ordinal, options, Some(&self.budget));
+            opened.inspect(|device| compile_fixed(device)).map_err(|error| {
                 // Remedies follow on lines of their own; EXPLAIN has room for the cause.
                 let text = error.to_string();
                 WhyNot::new(text.lines().next().unwrap_or("no GPU"))

@@ -151,10 +151,10 @@ pub async fn measure(session: &Session, query: &Query, plan: &Plan<'_>) -> Resul
         plan.drop_before_first.iter().try_for_each(|path| drop_page_cache(path))?;
     }
     let (answer, first) = run_once(session, query).await?;
-    // Hot is what stays.
-    session.runner().settle();
     let mut hot = Vec::new();
     for _ in 0..plan.runs {
+        // Hot is what stays: with the kernels that the run before asked for.
+        session.runner().settle();
         let (again, report) = run_once(session, query).await?;
         if again != answer {
             return Err(CliError::new(format!(

@@ -101,7 +101,7 @@ impl CudaExecution {
                     rows.and_then(|r| r.validity[c].as_ref()).map_or(0, DeviceBuffer::ptr)
                 }
                 Param::Build { .. } | Param::Table(_) => {
-                    fixed.get(&position).map(|buffer| buffer.ptr()).ok_or_else(|| {
+                    fixed.get(&position).map(|(buffer, at)| buffer.ptr() + at).ok_or_else(|| {
                         ExecError::Internal(format!("parameter {position} was not prepared"))
                     })?
                 }

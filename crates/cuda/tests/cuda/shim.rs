@@ -2,6 +2,7 @@
 //! generated code, races of blocks among it, is tested where there is no GPU. (Those within a warp
 //! and the memory of a GPU are not.)
 
+use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -243,8 +244,8 @@ struct GroupMemory {
     accumulators: Vec<Memory>,
 }
 
-/// Rows by slot and keys by slot of a build, as the kernel for them makes them.
-fn hash_table(build: &BuildTable, chains: &Chains) -> (Memory, Memory) {
+/// The hash table of a build, as the kernel for it makes it, and where its keys begin.
+fn hash_table(build: &BuildTable, chains: &Chains) -> (Memory, u64) {
     static LIBRARY: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     let (_, library) = LIBRARY.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
@@ -255,14 +256,12 @@ fn hash_table(build: &BuildTable, chains: &Chains) -> (Memory, Memory) {
     let hashed = HashedKeys::of(build, chains).unwrap();
     let mut keys = hashed.keys.as_deref().map(Memory::of);
     let mut rows = hashed.rows.as_deref().map(|rows| Memory::of(rows.to_byte_slice()));
-    let mut slots = Memory::of(&vec![0xff; hashed.slots as usize * 4]);
-    let mut slot_keys = Memory::zeroed(hashed.slot_keys_bytes());
-    let addresses = (slots.address(), slot_keys.address());
+    let mut table = Memory::of(&vec![0xff; hashed.layout.bytes() as usize]);
     let entries = (keys.as_mut().map(Memory::address), rows.as_mut().map(Memory::address));
     for has_entered in [false, true] {
-        run(library, &hashed.params(addresses, entries, has_entered), 3);
+        run(library, &hashed.params(table.address(), entries, has_entered), 3);
     }
-    (slots, slot_keys)
+    (table, hashed.layout.keys_at())
 }
 
 impl GroupMemory {
@@ -393,6 +392,7 @@ pub fn run_segments(
     };
     let mut rows_left = Memory::zeroed(bound.steps.len() * 8);
     let mut runs_left = Memory::zeroed(shape.blocks_max as usize * 4);
+    let mut hash_tables: HashMap<usize, (u64, u64)> = HashMap::new();
     let mut params: Vec<u64> = program
         .params
         .iter()
@@ -410,11 +410,12 @@ pub fn run_segments(
             Param::Build { step, piece } => {
                 let BoundStep::Probe(probe) = &bound.steps[step] else { panic!("no probe") };
                 match (piece, &probe.build.index) {
-                    (BuildPiece::HashRows, BuildIndex::Chains(chains)) => {
-                        keep(hash_table(&probe.build, chains).0)
-                    }
-                    (BuildPiece::HashKeys, BuildIndex::Chains(chains)) => {
-                        keep(hash_table(&probe.build, chains).1)
+                    (BuildPiece::HashRows | BuildPiece::HashKeys, BuildIndex::Chains(chains)) => {
+                        let (table, keys_at) = hash_tables.entry(step).or_insert_with(|| {
+                            let (table, keys_at) = hash_table(&probe.build, chains);
+                            (keep(table), keys_at)
+                        });
+                        *table + if piece == BuildPiece::HashKeys { *keys_at } else { 0 }
                     }
                     _ => {
                         let mut bytes = piece_bytes(&probe.build, piece).unwrap().concat();

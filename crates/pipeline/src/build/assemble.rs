@@ -1,5 +1,7 @@
 //! From rows to a build.
 
+use std::time::Instant;
+
 use arrow_array::RecordBatch;
 use headrace_columns::column::Column;
 use headrace_columns::column_in::append_array;
@@ -103,6 +105,7 @@ impl BuildTable {
                 "build {name} has {rows} rows; at most 2^32 - 2 can be numbered"
             )));
         }
+        let started = Instant::now();
         let direct = match options.nulls_equal {
             true => None,
             false => direct_index(&keys, &payload, &pieces)?,
@@ -115,7 +118,14 @@ impl BuildTable {
                 (BuildIndex::Chains(chains), Placement::Rows, unique)
             }
         };
-        let laid_out = payload.iter().map(|column| encode(column, &placement, &pieces));
+        tracing::debug!(build = name, rows, unique, ms = ms_since(started), "keys are laid out");
+        let laid_out = payload.iter().map(|column| {
+            let started = Instant::now();
+            let encoded = encode(column, &placement, &pieces);
+            let (column, ms) = (&column.field.name, ms_since(started));
+            tracing::debug!(build = name, column, ms, "a column is laid out");
+            encoded
+        });
         let payload = laid_out.collect::<Result<Vec<_>, _>>()?;
         let bytes = index_bytes(&index) + payload.iter().map(payload_bytes).sum::<u64>();
         Ok(Self {
@@ -149,6 +159,10 @@ impl BuildTable {
             BuildIndex::Chains(chains) => chains.next.len(),
         }
     }
+}
+
+fn ms_since(started: Instant) -> f64 {
+    started.elapsed().as_secs_f64() * 1e3
 }
 
 fn repr_of(data_type: &DataType) -> Result<Repr, ExecError> {

@@ -14,6 +14,9 @@ use crate::build::pieces::{BuildColumn, Piece, Pieces, shared};
 /// Texts are sorted in as many buckets for each thread: some are larger than others.
 const BUCKETS_A_THREAD: usize = 4;
 
+/// But not in more than so many, which are numbered by 16 bits.
+const BUCKETS_MAX: usize = 1 << 15;
+
 /// Of as many texts for each bucket the bounds of buckets are taken.
 const SAMPLES_A_BUCKET: usize = 64;
 
@@ -81,7 +84,7 @@ pub(super) fn code_texts(
     let buckets = Buckets::of(&texts, pieces)?;
     let by_piece = pieces.map(|piece| Ok(buckets.divide(texts.rows(piece))))?;
     let sorted = try_map(buckets.count(), (1, pieces.threads()), |bucket| {
-        let parts = by_piece.iter().map(|buckets| &buckets[bucket][..]);
+        let parts = by_piece.iter().map(|divided| divided.bucket(bucket));
         let mut rows = parts.collect::<Vec<_>>().concat();
         let distinct = texts.sort(&mut rows);
         Ok::<_, ExecError>((rows, distinct))
@@ -156,7 +159,7 @@ impl Buckets {
     fn of(texts: &Texts<'_>, pieces: &Pieces) -> Result<Self, ExecError> {
         let count = match pieces.threads() {
             1 => 1,
-            threads => threads * BUCKETS_A_THREAD,
+            threads => (threads * BUCKETS_A_THREAD).min(BUCKETS_MAX),
         };
         let step = pieces.rows() / (count * SAMPLES_A_BUCKET) + 1;
         let heads = |piece: &Piece| texts.rows(piece).step_by(step).map(|row| row.head).collect();
@@ -173,12 +176,39 @@ impl Buckets {
     }
 
     /// Rows by bucket.
-    fn divide(&self, rows: impl Iterator<Item = Row>) -> Vec<Vec<Row>> {
-        let mut buckets = vec![Vec::new(); self.count()];
-        for row in rows {
-            buckets[self.bounds.partition_point(|bound| *bound <= row.head)].push(row);
+    fn divide(&self, rows: impl Iterator<Item = Row>) -> Divided {
+        let rows: Vec<Row> = rows.collect();
+        let bucket = |row: &Row| self.bounds.partition_point(|bound| *bound <= row.head);
+        let buckets: Vec<u16> = rows.iter().map(|row| bucket(row) as u16).collect();
+        let mut ends = vec![0; self.count()];
+        buckets.iter().for_each(|&bucket| ends[usize::from(bucket)] += 1);
+        let mut end = 0;
+        for of_bucket in &mut ends {
+            end += *of_bucket;
+            *of_bucket = end;
         }
-        buckets
+        // From the last row on, each bucket's places are taken from its end.
+        let (mut places, mut divided) = (ends.clone(), rows.clone());
+        for (row, bucket) in rows.into_iter().zip(buckets).rev() {
+            let place = &mut places[usize::from(bucket)];
+            *place -= 1;
+            divided[*place] = row;
+        }
+        Divided { rows: divided, ends }
+    }
+}
+
+/// The rows of a piece, bucket after bucket.
+struct Divided {
+    rows: Vec<Row>,
+    /// Of each bucket.
+    ends: Vec<usize>,
+}
+
+impl Divided {
+    fn bucket(&self, bucket: usize) -> &[Row] {
+        let start = bucket.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.rows[start..self.ends[bucket]]
     }
 }
 
