@@ -20,6 +20,14 @@ const BUCKETS_MAX: usize = 1 << 15;
 /// Of as many texts for each bucket the bounds of buckets are taken.
 const SAMPLES_A_BUCKET: usize = 64;
 
+/// Bytes of a head.
+const HEAD_BYTES: usize = 8;
+
+/// Fewer rows are compared by their texts ..
+const ROWS_COMPARED_MAX: usize = 32;
+/// .. and all that so many heads do not tell apart.
+const HEADS_MAX: usize = 16;
+
 /// A row that has a text.
 #[derive(Clone, Copy)]
 struct Row {
@@ -60,9 +68,7 @@ impl<'a> Texts<'a> {
 
     /// Sorts rows, of which those of one text then follow each other: each other text, and how many rows have it.
     fn sort(&self, rows: &mut [Row]) -> Vec<(&'a str, u32)> {
-        rows.sort_unstable_by(|a, b| {
-            a.head.cmp(&b.head).then_with(|| self.text(a).cmp(self.text(b)))
-        });
+        self.sort_from(rows, self.common_bytes, HEADS_MAX);
         let mut distinct: Vec<(&str, u32)> = Vec::new();
         for row in rows {
             let text = self.text(row);
@@ -72,6 +78,32 @@ impl<'a> Texts<'a> {
             }
         }
         distinct
+    }
+
+    /// Sorts rows whose heads are the bytes from `at` on: by these, and those of the same head by the next ones, so that
+    /// each text is looked at once for every eight bytes, not for every other text that it is compared with.
+    fn sort_from(&self, rows: &mut [Row], at: usize, heads_max: usize) {
+        if rows.len() < ROWS_COMPARED_MAX || heads_max == 0 {
+            rows.sort_unstable_by(|a, b| {
+                a.head.cmp(&b.head).then_with(|| self.text(a).cmp(self.text(b)))
+            });
+            return;
+        }
+        rows.sort_unstable_by_key(|row| row.head);
+        let next = at + HEAD_BYTES;
+        for same in rows.chunk_by_mut(|a, b| a.head == b.head).filter(|same| same.len() > 1) {
+            // A text that ends within the head comes before those that go on, and the shorter before the longer.
+            let ends = |row: &Row| self.text(row).len() <= next;
+            if same.iter().any(ends) {
+                same.sort_unstable_by_key(|row| self.text(row).len().min(next + 1));
+            }
+            let goes_on = same.partition_point(ends);
+            let longer = &mut same[goes_on..];
+            for row in longer.iter_mut() {
+                row.head = head(&self.text(row).as_bytes()[next..]);
+            }
+            self.sort_from(longer, next, heads_max - 1);
+        }
     }
 }
 
@@ -228,8 +260,8 @@ fn common_bytes(column: &BuildColumn<'_>, pieces: &Pieces) -> Result<usize, Exec
 
 /// Up to eight bytes as a number of the same order.
 fn head(bytes: &[u8]) -> u64 {
-    let mut head = [0; 8];
-    let taken = bytes.len().min(8);
+    let mut head = [0; HEAD_BYTES];
+    let taken = bytes.len().min(HEAD_BYTES);
     head[..taken].copy_from_slice(&bytes[..taken]);
     u64::from_be_bytes(head)
 }
@@ -323,8 +355,9 @@ mod tests {
     fn many_texts_of_several_parts_are_in_their_order() {
         let numbered = |row: usize| format!("Number#{:06}", row * 7919 % 50_021);
         let few = |row: usize| format!("é{}", row * row % 7);
+        let nested = |row: usize| "ab\0cdefgh".repeat(row % 37)[..row % 37 * 9 / 2].to_string();
         let long = |row: usize| format!("{:>8}{:0300}", row % 3, row * 31 % 1009);
-        for of in [numbered as fn(usize) -> String, few, long] {
+        for of in [numbered as fn(usize) -> String, few, nested, long] {
             let texts: Vec<String> = (0..150_000).map(of).collect();
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             let valid = (0..50_000).map(|row| u8::from(row % 11 != 0)).collect();
