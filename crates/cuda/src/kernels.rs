@@ -23,7 +23,7 @@ use crate::behind;
 use crate::error::CudaError;
 use crate::headers::{COMPILE_OPTIONS, HASTY_OPTIONS, HASTY_SINCE};
 use crate::layout::SegmentLayout;
-use crate::program::{CudaProgram, KERNEL_NAME};
+use crate::program::{CudaProgram, KERNEL_NAME, pipeline_source};
 use crate::tuning::Tuning;
 
 /// Loaded kernels that are kept; more and all are dropped.
@@ -143,38 +143,41 @@ impl Kernels {
         {
             return Ok(Kernel { is_borrowed: true, ..kernel });
         }
-        if let Some(kernel) = self.in_haste(device, &wanted)? {
-            self.begin_full(device, wanted, family);
+        let programs = self.rungs(&wanted)?;
+        let search = Search::new(&wanted, family, &programs);
+        if let Some(kernel) = self.in_haste(device, &search.key, &programs)? {
+            self.begin_full(device, search);
             return Ok(kernel);
         }
-        self.full(device, &wanted, family)
+        self.find(device, search)?;
+        let kernel = self.known(device, &wanted)?;
+        Ok(kernel.ok_or_else(|| ExecError::Internal("a kernel that was found is gone".into()))?)
     }
 
-    /// The kernel of a pipeline that never had one.
-    fn full(
-        &self,
-        device: &Arc<Device>,
-        wanted: &Wanted,
-        family: String,
-    ) -> Result<Kernel, CudaError> {
-        let kernel = self.first_that_fits(device, wanted)?;
+    /// Finds the rung of a pipeline that never had one, with its kernel loaded.
+    fn find(&self, device: &Arc<Device>, search: Search) -> Result<(), CudaError> {
+        let tuning = self.first_that_fits(device, &search.rungs)?;
         let mut state = self.state.lock();
         state.make_room();
-        state.rungs.insert(wanted.rung_key(), kernel.program.tuning);
-        let family = state.families.entry(family).or_default();
-        family.selectivities = wanted.bound.selectivities();
-        family.borrows.remove(&wanted.roomiest.source);
-        Ok(kernel)
+        let family = state.families.entry(search.family).or_default();
+        family.selectivities = search.selectivities;
+        family.borrows.remove(&search.key.0);
+        state.rungs.insert(search.key, tuning);
+        Ok(())
     }
 
     /// A kernel that is there soon; `None` where the full one is, too, or there is no other.
-    fn in_haste(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Option<Kernel>, CudaError> {
-        let has_failed =
-            self.state.lock().behind.get(&wanted.rung_key()) == Some(&Behind::HasFailed);
+    fn in_haste(
+        &self,
+        device: &Arc<Device>,
+        key: &RungKey,
+        programs: &[Arc<CudaProgram>],
+    ) -> Result<Option<Kernel>, CudaError> {
+        let has_failed = self.state.lock().behind.get(key) == Some(&Behind::HasFailed);
         if !self.is_hasty.load(Ordering::Relaxed) || has_failed {
             return Ok(None);
         }
-        let (programs, arch) = (self.rungs(wanted)?, device.info().arch());
+        let arch = device.info().arch();
         let is_known = |program: &Arc<CudaProgram>| {
             let is_loaded = self.state.lock().functions.contains_key(&program.source);
             is_loaded
@@ -211,17 +214,17 @@ impl Kernels {
     }
 
     /// Has a full kernel compiled while queries run, unless it is already.
-    fn begin_full(self: &Arc<Self>, device: &Arc<Device>, wanted: Wanted, family: String) {
-        let key = wanted.rung_key();
+    fn begin_full(self: &Arc<Self>, device: &Arc<Device>, search: Search) {
+        let key = search.key.clone();
         if self.state.lock().behind.insert(key.clone(), Behind::IsCompiled).is_some() {
             return;
         }
         let (kernels, device) = (Arc::clone(self), Arc::clone(device));
         behind::begin(move || {
-            let full = kernels.full(&device, &wanted, family);
+            let found = kernels.find(&device, search);
             let mut state = kernels.state.lock();
-            match full {
-                Ok(_) => _ = state.behind.remove(&key),
+            match found {
+                Ok(()) => _ = state.behind.remove(&key),
                 // The next query asks for it itself, and hears of it.
                 Err(_) => _ = state.behind.insert(key, Behind::HasFailed),
             }
@@ -272,44 +275,35 @@ impl Kernels {
         Ok(programs)
     }
 
-    /// The kernel of the first rung that does not spill registers.
-    fn first_that_fits(&self, device: &Arc<Device>, wanted: &Wanted) -> Result<Kernel, CudaError> {
-        let programs = self.rungs(wanted)?;
-        let (mut last, mut is_found) = (None, false);
-        for some in programs.chunks(RUNGS_TOGETHER) {
+    /// The first rung whose kernel does not spill registers; its kernel is loaded.
+    fn first_that_fits(&self, device: &Arc<Device>, rungs: &[Rung]) -> Result<Tuning, CudaError> {
+        let mut last = None;
+        for some in rungs.chunks(RUNGS_TOGETHER) {
             if behind::has_ended() {
                 break;
             }
             // What comes after the one that fits was only compiled beside it.
-            for kernel in self.compiled(device, some) {
-                if is_found {
-                    break;
+            for (rung, function) in some.iter().zip(self.compiled(device, some)) {
+                let (function, tuning) = (function?, rung.tuning);
+                let threads = tuning.block_threads;
+                if function.max_active_blocks_per_sm(threads, rung.shared_bytes)? == 0 {
+                    continue;
                 }
-                let kernel = kernel?;
-                if kernel.blocks_max > 0 {
-                    is_found = kernel.function.info().local_bytes == 0;
-                    last = Some(kernel);
+                let (registers, local_bytes) =
+                    (function.info().registers, function.info().local_bytes);
+                tracing::debug!(registers, local_bytes, ?tuning, "kernel");
+                if local_bytes == 0 {
+                    return Ok(tuning);
                 }
-            }
-            if is_found {
-                break;
+                last = Some(tuning);
             }
         }
-        let kernel =
-            last.ok_or_else(|| ExecError::Internal("a kernel of which no block fits".into()))?;
-        tracing::debug!(
-            registers = kernel.function.info().registers,
-            local_bytes = kernel.function.info().local_bytes,
-            shared_bytes = kernel.program.shared_bytes,
-            tuning = ?kernel.program.tuning,
-            blocks_max = kernel.blocks_max,
-            "kernel"
-        );
-        Ok(kernel)
+        let none = || ExecError::Internal("a kernel of which no block fits".into());
+        Ok(last.ok_or_else(none)?)
     }
 
     fn kernel(&self, device: &Arc<Device>, program: Arc<CudaProgram>) -> Result<Kernel, GpuError> {
-        let function = self.function(device, &program)?;
+        let function = self.function(device, &Rung::of(&program))?;
         self.kernel_of(device, program, function)
     }
 
@@ -325,24 +319,18 @@ impl Kernels {
         Ok(Kernel { program, function, blocks_max, is_borrowed: false })
     }
 
-    /// The kernels of some programs, compiled at the same time: which of them spill is known only then.
-    fn compiled(
-        &self,
-        device: &Arc<Device>,
-        programs: &[Arc<CudaProgram>],
-    ) -> Vec<Result<Kernel, CudaError>> {
-        let compile = |program: &Arc<CudaProgram>| {
-            self.kernel(device, Arc::clone(program)).map_err(CudaError::from)
-        };
-        let [first, others @ ..] = programs else { return Vec::new() };
+    /// The kernels of some rungs, compiled at the same time: which of them spill is known only then.
+    fn compiled(&self, device: &Arc<Device>, rungs: &[Rung]) -> Vec<Result<Function, CudaError>> {
+        let compile = |rung: &Rung| self.function(device, rung).map_err(CudaError::from);
+        let [first, others @ ..] = rungs else { return Vec::new() };
         std::thread::scope(|scope| {
             let compile = &compile;
             let others: Vec<_> = others
                 .iter()
-                .map(|program| {
+                .map(|rung| {
                     scope.spawn(move || {
                         headrace_io::block_signals();
-                        compile(program)
+                        compile(rung)
                     })
                 })
                 .collect();
@@ -355,18 +343,18 @@ impl Kernels {
         })
     }
 
-    /// The loaded function of a source.
-    fn function(&self, device: &Arc<Device>, program: &CudaProgram) -> Result<Function, GpuError> {
-        if let Some(known) = self.state.lock().functions.get(&program.source) {
+    /// The loaded function of a rung.
+    fn function(&self, device: &Arc<Device>, rung: &Rung) -> Result<Function, GpuError> {
+        if let Some(known) = self.state.lock().functions.get(&rung.text) {
             return Ok(known.clone());
         }
         self.loaded.fetch_add(1, Ordering::Relaxed);
-        let function = self.load(device, &program.source(), KERNEL_NAME)?;
+        let function = self.load(device, &pipeline_source(&rung.text), KERNEL_NAME)?;
         // Programs of the same source differ in what of it they use.
-        function.set_max_dynamic_shared_bytes(program.tuning.shared_bytes_max)?;
+        function.set_max_dynamic_shared_bytes(rung.tuning.shared_bytes_max)?;
         let mut state = self.state.lock();
         state.make_room();
-        state.functions.insert(program.source.clone(), function.clone());
+        state.functions.insert(rung.text.clone(), function.clone());
         Ok(function)
     }
 
@@ -425,6 +413,37 @@ impl State {
         if counts.into_iter().any(|count| count >= KERNELS_MAX) {
             *self = Self::default();
         }
+    }
+}
+
+/// What is compiled of a program: nothing of the builds that the program holds.
+struct Rung {
+    text: String,
+    shared_bytes: u32,
+    tuning: Tuning,
+}
+
+impl Rung {
+    fn of(program: &CudaProgram) -> Self {
+        let (text, tuning) = (program.source.clone(), program.tuning);
+        Self { text, shared_bytes: program.shared_bytes, tuning }
+    }
+}
+
+/// Rungs, of which a pipeline's is to be found.
+struct Search {
+    rungs: Vec<Rung>,
+    key: RungKey,
+    family: String,
+    /// What the pipeline expects.
+    selectivities: Vec<f64>,
+}
+
+impl Search {
+    fn new(wanted: &Wanted, family: String, programs: &[Arc<CudaProgram>]) -> Self {
+        let rungs = programs.iter().map(|program| Rung::of(program)).collect();
+        let selectivities = wanted.bound.selectivities();
+        Self { rungs, key: wanted.rung_key(), family, selectivities }
     }
 }
 

@@ -101,10 +101,15 @@ fn dictionary_entries(repr: &Repr) -> u64 {
     }
 }
 
+/// The text of a program as the compiler takes it.
+pub(crate) fn pipeline_source(text: &str) -> headrace_gpu::Source<'_> {
+    headrace_gpu::Source { name: "pipeline.cu", text, headers: &HEADERS }
+}
+
 impl CudaProgram {
     /// The source as the compiler takes it.
     pub fn source(&self) -> headrace_gpu::Source<'_> {
-        headrace_gpu::Source { name: "pipeline.cu", text: &self.source, headers: &HEADERS }
+        pipeline_source(&self.source)
     }
 
     /// Bytes of a segment descriptor.

@@ -13,7 +13,7 @@
 //!
 //! A build is made of parts: the rows that each worker gathered, or batches. They stay where they are; pieces of them go to
 //! threads (`pieces`), which find out whether keys are unique, link the rows of equal keys (`chains`), and lay out the payload
-//! (`payload`, `texts`). Nothing of a build is made by one thread alone that takes longer than a look at each row.
+//! (`payload`, `texts`).
 //!
 //! A direct-address build may be far larger than its rows: a strongly filtered dimension is probed four times
 //! faster by address than by hash.
