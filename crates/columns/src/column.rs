@@ -188,9 +188,9 @@ impl Column {
         }
     }
 
-    /// Whether NULLs are among the rows, or were.
-    pub fn may_have_nulls(&self) -> bool {
-        self.validity.is_some()
+    /// One byte a row, 1 = not NULL; `None`: no NULLs.
+    pub fn validity(&self) -> Option<&[u8]> {
+        self.validity.as_deref()
     }
 
     /// The column as an Arrow array of [`arrow_type`].

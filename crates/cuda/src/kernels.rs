@@ -9,13 +9,14 @@
 //! A full kernel takes NVRTC a second or more, as several are tried. A query that is the first to want it gets a hasty one in
 //! its place: compiled with few optimisations, in a fifth of a second. The full one is compiled [`behind`](crate::behind) it.
 
+mod wanted;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use headrace_gpu::{Compiler, CubinCache, Device, DeviceInfo, Function, GpuError, Module, Source};
 use headrace_pipeline::ExecError;
-use headrace_pipeline::bind::Lookups;
 use headrace_pipeline::bound::Bound;
 use parking_lot::Mutex;
 
@@ -25,22 +26,13 @@ use crate::headers::{COMPILE_OPTIONS, HASTY_OPTIONS, HASTY_SINCE};
 use crate::layout::SegmentLayout;
 use crate::program::{CudaProgram, KERNEL_NAME, pipeline_source};
 use crate::tuning::Tuning;
+use wanted::{Rung, RungKey, Search, Wanted, tunings};
 
 /// Loaded kernels that are kept; more and all are dropped.
 const KERNELS_MAX: usize = 256;
 
-/// What is expected of each step where nothing is: relatives become the same text.
-const UNEXPECTED: f64 = 0.5;
-
 /// Rungs that are compiled at the same time. Most kernels spill on the first two, and not on the third.
 const RUNGS_TOGETHER: usize = 3;
-
-/// What a block keeps for itself of a multiprocessor's shared memory.
-const SHARED_RESERVED_BYTES: u32 = 1024;
-
-/// Shared memory that the blocks of a multiprocessor may take together where one block would do:
-/// what is left is the cache for tables that lie elsewhere.
-const SHARED_OF_SEVERAL_BYTES_MAX: u32 = 112 * 1024;
 
 /// A kernel that a device can launch.
 #[derive(Clone, Debug)]
@@ -54,9 +46,6 @@ pub struct Kernel {
     /// Whether a later run may have a better one: this is that of a relative, or a hasty one.
     pub is_borrowed: bool,
 }
-
-/// A pipeline's text for the roomiest rung, and its shared memory there: says which rung is taken.
-type RungKey = (String, u32);
 
 #[derive(Default)]
 struct State {
@@ -143,7 +132,7 @@ impl Kernels {
         {
             return Ok(Kernel { is_borrowed: true, ..kernel });
         }
-        let programs = self.rungs(&wanted)?;
+        let programs = wanted.programs()?;
         let search = Search::new(&wanted, family, &programs);
         if let Some(kernel) = self.in_haste(device, &search.key, &programs)? {
             self.begin_full(device, search);
@@ -258,21 +247,6 @@ impl Kernels {
         };
         let relative = wanted.expecting(&selectivities)?;
         Ok(Some(relative).filter(|other| other.roomiest.source != wanted.roomiest.source))
-    }
-
-    /// A pipeline's programs, rung by rung, of those that have most builds in shared memory.
-    fn rungs(&self, wanted: &Wanted) -> Result<Vec<Arc<CudaProgram>>, CudaError> {
-        let mut programs = Vec::with_capacity(wanted.ladder.len());
-        for &tuning in &wanted.ladder {
-            let program = wanted.program(tuning)?;
-            let shared_bytes = program.shared_bytes * tuning.blocks_per_sm;
-            let crowded = tuning.blocks_per_sm > 1 && shared_bytes > SHARED_OF_SEVERAL_BYTES_MAX;
-            let lacks_builds = program.shared_builds < wanted.roomiest.shared_builds;
-            if self.tuning.is_some() || !(crowded || lacks_builds) {
-                programs.push(program);
-            }
-        }
-        Ok(programs)
     }
 
     /// The first rung whose kernel does not spill registers; its kernel is loaded.
@@ -414,105 +388,4 @@ impl State {
             *self = Self::default();
         }
     }
-}
-
-/// What is compiled of a program: nothing of the builds that the program holds.
-struct Rung {
-    text: String,
-    shared_bytes: u32,
-    tuning: Tuning,
-}
-
-impl Rung {
-    fn of(program: &CudaProgram) -> Self {
-        let (text, tuning) = (program.source.clone(), program.tuning);
-        Self { text, shared_bytes: program.shared_bytes, tuning }
-    }
-}
-
-/// Rungs, of which a pipeline's is to be found.
-struct Search {
-    rungs: Vec<Rung>,
-    key: RungKey,
-    family: String,
-    /// What the pipeline expects.
-    selectivities: Vec<f64>,
-}
-
-impl Search {
-    fn new(wanted: &Wanted, family: String, programs: &[Arc<CudaProgram>]) -> Self {
-        let rungs = programs.iter().map(|program| Rung::of(program)).collect();
-        let selectivities = wanted.bound.selectivities();
-        Self { rungs, key: wanted.rung_key(), family, selectivities }
-    }
-}
-
-/// A pipeline that wants a kernel.
-struct Wanted {
-    bound: Arc<Bound>,
-    layout: SegmentLayout,
-    ladder: Vec<Tuning>,
-    /// For the rung with most shared memory.
-    roomiest: Arc<CudaProgram>,
-}
-
-impl Wanted {
-    fn new(
-        ladder: Vec<Tuning>,
-        bound: &Arc<Bound>,
-        layout: &SegmentLayout,
-    ) -> Result<Self, CudaError> {
-        let roomiest = ladder.iter().max_by_key(|tuning| tuning.shared_bytes_max);
-        let roomiest = roomiest.ok_or_else(|| ExecError::Internal("a ladder without rungs".into()));
-        let roomiest = Arc::new(compile(bound, layout, *roomiest?)?);
-        Ok(Self { bound: Arc::clone(bound), layout: layout.clone(), ladder, roomiest })
-    }
-
-    fn program(&self, tuning: Tuning) -> Result<Arc<CudaProgram>, CudaError> {
-        if tuning == self.roomiest.tuning {
-            return Ok(Arc::clone(&self.roomiest));
-        }
-        Ok(Arc::new(compile(&self.bound, &self.layout, tuning)?))
-    }
-
-    fn rung_key(&self) -> RungKey {
-        (self.roomiest.source.clone(), self.roomiest.shared_bytes)
-    }
-
-    fn expecting(&self, selectivities: &[f64]) -> Result<Self, CudaError> {
-        let bound = Arc::new(self.bound.expecting(selectivities, Lookups::Gpu));
-        Self::new(self.ladder.clone(), &bound, &self.layout)
-    }
-
-    /// What all that differ in constants alone have in common.
-    fn family(&self) -> Result<String, CudaError> {
-        Ok(self.expecting(&vec![UNEXPECTED; self.bound.steps.len()])?.roomiest.source.clone())
-    }
-}
-
-fn compile(
-    bound: &Arc<Bound>,
-    layout: &SegmentLayout,
-    tuning: Tuning,
-) -> Result<CudaProgram, ExecError> {
-    CudaProgram::compile(Arc::clone(bound), layout, tuning)
-        .map_err(|why| ExecError::Internal(format!("not for the CUDA processor: {why}")))
-}
-
-/// The ladder cut to a device: fewer threads and less shared memory where it has less.
-fn tunings(info: &DeviceInfo) -> Vec<Tuning> {
-    Tuning::LADDER
-        .iter()
-        .map(|rung| {
-            let blocks = rung.blocks_per_sm.min(info.threads_per_sm / rung.block_threads).max(1);
-            let room = (info.shared_per_sm_bytes / blocks)
-                .min(info.shared_per_block_optin_bytes + SHARED_RESERVED_BYTES)
-                .saturating_sub(SHARED_RESERVED_BYTES);
-            Tuning {
-                blocks_per_sm: blocks,
-                shared_bytes_max: rung.shared_bytes_max.min(room),
-                ..*rung
-            }
-        })
-        .collect()
 }

@@ -36,7 +36,7 @@ use headrace_io::huge::zeroed;
 use headrace_ir::{Field, ValueRange};
 
 pub use assemble::BuildOptions;
-pub(crate) use pieces::BuildColumn;
+pub(crate) use pieces::{BuildColumn, threads_for};
 pub use slots::Slots;
 
 /// Rows by key.

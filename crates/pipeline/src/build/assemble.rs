@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use headrace_columns::column::Column;
 use headrace_columns::column_in::append_array;
 use headrace_columns::key::{self, EncodedKeys};
@@ -12,7 +12,7 @@ use headrace_ir::{DataType, Field, ValueRange};
 
 use crate::ExecError;
 use crate::build::payload::{Placement, UniqueKeys, encode, range_of, wider};
-use crate::build::pieces::{BuildColumn, Pieces};
+use crate::build::pieces::{BuildColumn, Pieces, threads_for};
 use crate::build::{BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, PayloadData, Presence};
 
 /// A direct-address table may have this many entries for each row ..
@@ -53,21 +53,25 @@ impl BuildTable {
         let fields: Vec<Field> = keys.iter().chain(payload).cloned().collect();
         let reprs = fields.iter().map(|field| repr_of(&field.data_type));
         let reprs = reprs.collect::<Result<Vec<_>, ExecError>>()?;
-        let column = |batch: &RecordBatch, column: usize| {
-            let array = batch.columns().get(column).ok_or_else(|| {
-                let (found, wanted) = (batch.num_columns(), fields.len());
-                ExecError::Internal(format!(
-                    "build {name}: {found} columns where {wanted} were planned"
-                ))
-            })?;
-            let mut gathered = Column::new(reprs[column].clone())?;
-            append_array(&mut gathered, array, &fields[column])?;
-            Ok::<_, ExecError>(gathered)
+        let part = |batch: &RecordBatch| {
+            if batch.num_columns() != fields.len() {
+                return Err(ExecError::Internal(format!(
+                    "build {name}: {} columns where {} were planned",
+                    batch.num_columns(),
+                    fields.len()
+                )));
+            }
+            let columns = batch.columns().iter().zip(fields.iter().zip(&reprs));
+            let column = |(array, (field, repr)): (&ArrayRef, (&Field, &Repr))| {
+                let mut column = Column::new(repr.clone())?;
+                append_array(&mut column, array, field)?;
+                Ok(column)
+            };
+            columns.map(column).collect::<Result<Vec<Column>, ExecError>>()
         };
-        let parts = try_map(batches.len(), (1, options.threads), |batch| {
-            (0..fields.len()).map(|place| column(&batches[batch], place)).collect()
-        })?;
-        let parts: Vec<Vec<Column>> = parts;
+        let rows = batches.iter().map(RecordBatch::num_rows).sum();
+        let threads = threads_for(rows, options.threads);
+        let parts = try_map(batches.len(), (1, threads), |batch| part(&batches[batch]))?;
         let columns = fields.iter().zip(&reprs).enumerate().map(|(place, (field, repr))| {
             let parts = parts.iter().map(|part| &part[place]).collect();
             BuildColumn { field: field.clone(), repr: repr.clone(), parts }
@@ -87,24 +91,26 @@ impl BuildTable {
     ) -> Result<Self, ExecError> {
         let complete;
         let (mut keys, mut payload) = (keys, payload);
-        let kept = rows_without_null(&keys, options.threads)?;
-        let has_null_key = kept.iter().any(Option::is_some);
-        if has_null_key && !options.nulls_equal {
-            complete = taken(keys.iter().chain(&payload), &kept, options.threads)?;
-            for (column, taken) in keys.iter_mut().chain(&mut payload).zip(&complete) {
-                let parts = column.parts.iter_mut().zip(taken);
-                parts.for_each(|(part, taken)| *part = taken.as_ref().unwrap_or(part));
-            }
-        }
-        let first = keys.first().or(payload.first());
-        let part_rows = first.into_iter().flat_map(BuildColumn::part_rows);
-        let pieces = Pieces::of(part_rows, options.threads);
-        let rows = pieces.rows();
+        let any = keys.first().or(payload.first());
+        let rows: usize = any.into_iter().flat_map(BuildColumn::part_rows).sum();
         if rows as u64 >= u64::from(u32::MAX) {
             return Err(ExecError::Internal(format!(
                 "build {name} has {rows} rows; at most 2^32 - 2 can be numbered"
             )));
         }
+        let threads = threads_for(rows, options.threads);
+        let kept = rows_without_null(&keys, threads)?;
+        let has_null_key = kept.iter().any(Option::is_some);
+        if has_null_key && !options.nulls_equal {
+            complete = taken(keys.iter().chain(&payload), &kept, threads)?;
+            for (column, taken) in keys.iter_mut().chain(&mut payload).zip(&complete) {
+                let parts = column.parts.iter_mut().zip(taken);
+                parts.for_each(|(part, taken)| *part = taken.as_ref().unwrap_or(part));
+            }
+        }
+        let any = keys.first().or(payload.first());
+        let pieces = Pieces::of(any.into_iter().flat_map(BuildColumn::part_rows), threads);
+        let rows = pieces.rows();
         let started = Instant::now();
         let direct = match options.nulls_equal {
             true => None,
@@ -177,15 +183,15 @@ fn rows_without_null(
 ) -> Result<Vec<Option<Vec<u32>>>, ExecError> {
     let parts = keys.first().map_or(0, |key| key.parts.len());
     try_map(parts, (1, threads), |part| {
-        let keys: Vec<&Column> = keys.iter().map(|key| key.parts[part]).collect();
-        if !keys.iter().any(|key| key.may_have_nulls()) {
+        let parts = || keys.iter().map(|key| key.parts[part]);
+        let rows = parts().map(Column::rows).next().unwrap_or(0);
+        let validity: Vec<&[u8]> = parts().filter_map(Column::validity).collect();
+        if validity.is_empty() {
             return Ok(None);
         }
-        let vectors: Vec<_> = keys.iter().map(|key| key.vector()).collect();
-        let rows = keys[0].rows() as u32;
-        let complete = |row: &u32| vectors.iter().all(|key| key.is_valid(*row as usize));
-        let kept: Vec<u32> = (0..rows).filter(complete).collect();
-        Ok(Some(kept).filter(|kept| kept.len() < rows as usize))
+        let complete = |row: &u32| validity.iter().all(|valid| valid[*row as usize] != 0);
+        let kept: Vec<u32> = (0..rows as u32).filter(complete).collect();
+        Ok(Some(kept).filter(|kept| kept.len() < rows))
     })
 }
 

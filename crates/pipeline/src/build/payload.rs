@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use headrace_columns::repr::{Dictionary, Repr};
 use headrace_columns::vector::{Data, Element};
@@ -38,10 +39,19 @@ impl<'p> UniqueKeys<'p> {
     ) -> Result<Option<(Presence, Self)>, ExecError> {
         let mut present = Presence::empty(base, domain);
         let bits = Bits::of(&mut present.words);
-        let set = |keys: &[i64]| bits.set(keys.iter().map(|&key| entry_of(key, base)));
-        let are_new = pieces.map(|piece| key.with_integers(piece, |keys, _| set(keys)))?;
+        let is_twice = AtomicBool::new(false);
+        pieces.map(|piece| {
+            if is_twice.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            key.with_integers(piece, |keys, _| {
+                if !bits.set_new(keys.iter().map(|&key| entry_of(key, base))) {
+                    is_twice.store(true, Ordering::Relaxed);
+                }
+            })
+        })?;
         let keys = Self { key, base, domain: domain as usize };
-        Ok(are_new.into_iter().all(|are_new| are_new).then_some((present, keys)))
+        Ok((!is_twice.into_inner()).then_some((present, keys)))
     }
 }
 
@@ -145,7 +155,7 @@ impl Placement<'_> {
             let vector = column.of(piece);
             let rows = (0..piece.rows.len()).filter(|&row| vector.is_valid(row));
             match self {
-                Self::Rows => _ = bits.set(rows.map(|row| piece.first + row)),
+                Self::Rows => bits.set(rows.map(|row| piece.first + row)),
                 Self::Keys(UniqueKeys { key, base, .. }) => {
                     key.with_integers(piece, |keys, _| {
                         bits.set(rows.map(|row| entry_of(keys[row], *base)));

@@ -34,7 +34,7 @@ impl<'a> BuildColumn<'a> {
 
     /// Whether any of it may be NULL.
     pub(crate) fn may_have_nulls(&self) -> bool {
-        self.parts.iter().any(|part| part.may_have_nulls())
+        self.parts.iter().any(|part| part.validity().is_some())
     }
 
     /// The values of a piece.
@@ -93,8 +93,7 @@ impl Pieces {
                 first += end - start;
             }
         }
-        // Fewer are done before another thread has begun.
-        Self { all, rows: first, threads: if first < PIECE_ROWS { 1 } else { threads.max(1) } }
+        Self { all, rows: first, threads: threads_for(first, threads) }
     }
 
     /// How many rows there are.
@@ -132,6 +131,11 @@ impl Pieces {
         try_for_each(slices, self.threads, |(piece, own)| write(piece, own))?;
         Ok(values)
     }
+}
+
+/// Threads for so many rows: few are done before another thread has begun.
+pub(crate) fn threads_for(rows: usize, threads: usize) -> usize {
+    if rows < PIECE_ROWS { 1 } else { threads.max(1) }
 }
 
 /// So many equal values.
@@ -190,27 +194,41 @@ impl<'a> Bits<'a> {
         Self(shared(words))
     }
 
-    /// Sets some bits; `false`: one of them was set before. Those that lie in one word and follow each other are set together.
+    /// Sets some bits.
+    pub(crate) fn set(&self, places: impl Iterator<Item = usize>) {
+        self.runs(places, |_, _| true);
+    }
+
+    /// Sets some bits; `false`: one of them was set before, and not all may be now.
+    pub(crate) fn set_new(&self, places: impl Iterator<Item = usize>) -> bool {
+        self.runs(places, |bits, known| bits & known == 0)
+    }
+
+    /// Sets bits, those that follow each other in one word together: as long as `goes_on` says so of new bits and those
+    /// that were there.
     #[inline(always)]
-    pub(crate) fn set(&self, places: impl Iterator<Item = usize>) -> bool {
-        let (mut word, mut bits, mut are_new) = (usize::MAX, 0u64, true);
-        let mut put = |word: usize, bits: u64| {
-            if bits != 0 {
-                are_new &= self.0[word].fetch_or(bits, Ordering::Relaxed) & bits == 0;
-            }
+    fn runs(
+        &self,
+        places: impl Iterator<Item = usize>,
+        goes_on: impl Fn(u64, u64) -> bool,
+    ) -> bool {
+        let (mut word, mut bits) = (usize::MAX, 0u64);
+        let put = |word: usize, bits: u64| {
+            bits == 0 || goes_on(bits, self.0[word].fetch_or(bits, Ordering::Relaxed))
         };
-        let mut twice = false;
         for place in places {
-            if place / 64 != word {
-                put(word, bits);
-                (word, bits) = (place / 64, 0);
-            }
             let bit = 1 << (place % 64);
-            twice |= bits & bit != 0;
+            if place / 64 != word {
+                if !put(word, bits) {
+                    return false;
+                }
+                (word, bits) = (place / 64, 0);
+            } else if !goes_on(bit, bits) {
+                return false;
+            }
             bits |= bit;
         }
-        put(word, bits);
-        are_new && !twice
+        put(word, bits)
     }
 }
 
@@ -243,9 +261,10 @@ mod tests {
     fn bits_that_were_set_before_are_told() {
         let mut words = vec![0u64; 4];
         let bits = Bits::of(&mut words);
-        assert!(bits.set([1, 2, 200, 3].into_iter()) && bits.set([0, 64].into_iter()));
-        assert!(!bits.set([5, 5].into_iter()) && !bits.set([200].into_iter()));
-        assert!(!bits.set([7, 70, 7].into_iter()) && bits.set(std::iter::empty()));
-        assert_eq!(words, [0b1010_1111, 0b100_0001, 0, 1 << 8]);
+        assert!(bits.set_new([1, 2, 200, 3].into_iter()) && bits.set_new([0, 64].into_iter()));
+        assert!(!bits.set_new([5, 5].into_iter()) && !bits.set_new([200].into_iter()));
+        assert!(!bits.set_new([7, 70, 7].into_iter()) && bits.set_new(std::iter::empty()));
+        bits.set([70, 70, 1, 130].into_iter());
+        assert_eq!(words, [0b1000_1111, 0b100_0001, 0b100, 1 << 8]);
     }
 }

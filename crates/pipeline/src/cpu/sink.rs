@@ -11,7 +11,7 @@ use headrace_ir::Field;
 
 use crate::ExecError;
 use crate::bound::{Bound, BoundExpr, BoundSink, Grouping};
-use crate::build::{BuildColumn, BuildOptions, BuildTable};
+use crate::build::{BuildColumn, BuildOptions, BuildTable, threads_for};
 use crate::cpu::WorkerOptions;
 use crate::cpu::aggregate;
 use crate::cpu::context::Context;
@@ -180,8 +180,9 @@ pub fn finish_build(
     payload: &[(Field, BoundExpr)],
     options: BuildOptions,
 ) -> Result<BuildTable, ExecError> {
+    let rows = workers.iter().filter_map(|columns| columns.first()).map(Column::rows).sum();
     // `None` where the key is no code.
-    let texts = try_map(workers.len(), (1, options.threads), |worker| {
+    let texts = try_map(workers.len(), (1, threads_for(rows, options.threads)), |worker| {
         let columns = &workers[worker][..keys.len()];
         columns.iter().map(key_texts).collect::<Result<Vec<_>, _>>()
     })?;
