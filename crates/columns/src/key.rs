@@ -6,9 +6,7 @@
 //!                  1                                        NULL
 //! ```
 
-use std::convert::Infallible;
-
-use headrace_io::{huge, try_for_each};
+use headrace_io::{for_each, huge, parts_mut};
 
 use crate::simd::prefetch;
 use crate::vector::{Data, Vector};
@@ -27,24 +25,23 @@ pub struct EncodedKeys {
 
 impl EncodedKeys {
     /// Keys one after the other.
-    pub fn joined(parts: Vec<Self>, threads: usize) -> Self {
-        let (rows, bytes) = parts.iter().fold((0, 0), |(rows, bytes), part| {
-            (rows + part.offsets.len() - 1, bytes + part.bytes.len())
-        });
-        let mut whole = Self { bytes: huge::zeroed(bytes), offsets: huge::zeroed(rows + 1) };
-        let (mut bytes, mut ends) = (&mut whole.bytes[..], &mut whole.offsets[1..]);
+    pub fn joined(parts: &[Self], threads: usize) -> Self {
+        let bytes = || parts.iter().map(|part| part.bytes.len());
+        let rows = || parts.iter().map(|part| part.offsets.len() - 1);
+        let mut whole = Self {
+            bytes: huge::zeroed(bytes().sum()),
+            offsets: huge::zeroed(1 + rows().sum::<usize>()),
+        };
         let (mut places, mut start) = (Vec::with_capacity(parts.len()), 0);
-        for part in &parts {
-            let (own_bytes, other_bytes) = bytes.split_at_mut(part.bytes.len());
-            let (own_ends, other_ends) = ends.split_at_mut(part.offsets.len() - 1);
-            places.push((part, start, own_bytes, own_ends));
+        let own_bytes = parts_mut(&mut whole.bytes, bytes());
+        let own_ends = parts_mut(&mut whole.offsets[1..], rows());
+        for (part, own) in parts.iter().zip(own_bytes.into_iter().zip(own_ends)) {
+            places.push((part, start, own));
             start += part.bytes.len();
-            (bytes, ends) = (other_bytes, other_ends);
         }
-        let Ok(()) = try_for_each(places.into_iter(), threads, |(part, start, bytes, ends)| {
+        for_each(places.into_iter(), threads, |(part, start, (bytes, ends))| {
             bytes.copy_from_slice(&part.bytes);
             ends.iter_mut().zip(&part.offsets[1..]).for_each(|(end, own)| *end = start + own);
-            Ok::<_, Infallible>(())
         });
         whole
     }

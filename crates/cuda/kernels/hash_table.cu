@@ -1,4 +1,4 @@
-// Fills the hash table of a build with its keys, of each the first row. `find` in `probe.cuh` looks keys up by the same hash.
+// Fills the hash table of a build: each key, with the first row that has it. `find` in `probe.cuh` uses the same hash.
 #ifndef BLOCK_THREADS
 #define BLOCK_THREADS 256
 #endif
@@ -6,20 +6,20 @@
 #include "headrace/probe.cuh"
 
 struct Params {
-    // All EMPTY at first. The entry of a key, then its row.
+    // All EMPTY at first. The first launch puts entries here, the second replaces them by rows.
     u32* slots;
     // One or two words a slot.
     u64* slot_keys;
     u64 slot_mask;
-    // Keys by entry, one or two words each, of which those under the mask count; none: an entry's key is `base` more.
+    // Keys by entry, one or two words each; a key of one word is masked. Null: the key of an entry is `base + entry`.
     const u64* keys;
     u64 base;
     u64 key_mask;
     u64 words;
-    // Rows by entry, EMPTY where an entry has no key to be found by; none: an entry is its row.
+    // Rows by entry; EMPTY: the entry is skipped. Null: the row of an entry is its number.
     const u32* rows;
     u64 entries;
-    // Whether all entries have slots, which become rows and get their keys.
+    // 0 in the first launch, 1 in the second.
     u64 has_entered;
 };
 

@@ -1,7 +1,7 @@
 //! Work behind the queries: full kernels are compiled while hasty ones run.
 //!
-//! Jobs of all devices share a few threads of the process. NVRTC takes what it has apart when the process ends, so the end
-//! waits for the jobs that run; those that wait are forgotten.
+//! Jobs of all devices share a few threads of the process. NVRTC is torn down when the process ends, so the end waits for
+//! the jobs that run and drops those that wait.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -84,7 +84,7 @@ extern "C" fn end() {
     settle();
 }
 
-/// Whether the process ends, so that nobody asks for what is compiled.
+/// Whether the process ends: no query will use what is compiled.
 pub(crate) fn has_ended() -> bool {
     JOBS.lock().has_ended
 }

@@ -15,8 +15,8 @@
 //! 1. [`CudaProgram::compile`] turns a bound pipeline into the text of a kernel. It runs at planning time and needs
 //!    no GPU. It refuses what the processor does not take, and says why.
 //! 2. [`chunked`] deals the segments out to the devices. [`CudaRun::new`] loads the kernel on each device and finds
-//!    out which columns are there already. A kernel that nobody had before is a hasty one; the full one is compiled
-//!    meanwhile ([`settle`] waits for it).
+//!    out which columns are there already. A kernel that is new is compiled in haste; the full one follows in the
+//!    background ([`settle`] waits for it).
 //! 3. A run whose columns are all there ([`CudaRun::is_resident`]) becomes [`ResidentRuns`]: one launch for each
 //!    device. The runner keeps it for the next query.
 //! 4. Any other run goes through a race ([`CudaRun::stream`]), in which devices take chunks from each other. Some

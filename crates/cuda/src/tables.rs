@@ -70,8 +70,8 @@ pub(crate) fn slots_of(rows: u64) -> u64 {
     (rows * 2).next_power_of_two().max(16)
 }
 
-/// The bytes of a part of a build that lies on the device as on the host, one piece after the other; what is missing to
-/// whole words of 16 bytes is of no matter. A hash table's are made there ([`HashedKeys`](crate::hash_tables::HashedKeys)).
+/// The bytes of a part of a build that lies on the device as on the host, one piece after the other. The device pads them
+/// to 16 bytes with any values. A hash table's are made there ([`HashedKeys`](crate::hash_tables::HashedKeys)).
 ///
 /// # Errors
 /// [`ExecError::Internal`] for a part that the build does not have.
@@ -92,7 +92,7 @@ pub fn piece_bytes(build: &BuildTable, piece: BuildPiece) -> Result<Vec<Cow<'_, 
         }
         (BuildPiece::Payload(column), index) => {
             let data = &build.payload.get(column).ok_or_else(missing)?.data;
-            let bytes = payload_bytes(data);
+            let bytes = data.bytes();
             match index {
                 BuildIndex::Direct(Presence { domain, .. }) => {
                     let width = payload_shape(data).width_bytes as usize;
@@ -120,18 +120,6 @@ pub fn piece_bytes(build: &BuildTable, piece: BuildPiece) -> Result<Vec<Cow<'_, 
         }
         _ => return Err(missing()),
     })
-}
-
-fn payload_bytes(data: &PayloadData) -> &[u8] {
-    match data {
-        PayloadData::U8 { raw, .. } | PayloadData::Bool(raw) => raw,
-        PayloadData::U16 { raw, .. } => raw.to_byte_slice(),
-        PayloadData::U32 { raw, .. } => raw.to_byte_slice(),
-        PayloadData::I64(values) => values.to_byte_slice(),
-        PayloadData::U64(values) => values.to_byte_slice(),
-        PayloadData::F64(values) => values.to_byte_slice(),
-        PayloadData::I128(values) => values.to_byte_slice(),
-    }
 }
 
 /// The entries of a payload column.

@@ -6,6 +6,10 @@
 //! ([`Regions`](crate::Regions)): a read past the page cache looks up every page of its buffer.
 
 use crate::memory::HUGE_PAGE_BYTES;
+use crate::parallel::for_each;
+
+/// Values that one thread fills at a time.
+const FILLED_AT_ONCE: usize = 1 << 20;
 
 /// An empty vector with room for this many values.
 pub fn reserved<T>(values: usize) -> Vec<T> {
@@ -53,10 +57,16 @@ pub fn reserve_text(text: &mut String, more: usize) {
     reserve(unsafe { text.as_mut_vec() }, more);
 }
 
-/// This many equal values.
-pub fn filled<T: Clone>(value: T, values: usize) -> Vec<T> {
-    let mut vector = reserved(values);
-    vector.resize(values, value);
+/// This many equal values, written by up to `threads` threads.
+pub fn filled<T: Copy + Default + PartialEq + Send + Sync>(
+    value: T,
+    values: usize,
+    threads: usize,
+) -> Vec<T> {
+    let mut vector = zeroed(values);
+    if value != T::default() {
+        for_each(vector.chunks_mut(FILLED_AT_ONCE), threads, |chunk| chunk.fill(value));
+    }
     vector
 }
 
@@ -68,11 +78,12 @@ mod tests {
     fn vectors_are_vectors() {
         for values in [0, 1, 1000, 3 * HUGE_PAGE_BYTES + 5] {
             assert_eq!(zeroed::<u32>(values), vec![0; values]);
-            let mut vector = filled(7_u16, values);
+            let mut vector = filled(7_u16, values, 2);
             assert!(vector.len() == values && vector.iter().all(|value| *value == 7));
             vector.push(8);
             assert_eq!(vector.last(), Some(&8));
         }
+        assert_eq!(filled(7u16, 3 * FILLED_AT_ONCE + 1, 2), vec![7; 3 * FILLED_AT_ONCE + 1]);
         assert!(reserved::<()>(10).is_empty());
         let (mut growing, more) = (Vec::new(), [1, 2, 3]);
         for _ in 0..HUGE_PAGE_BYTES {

@@ -80,7 +80,7 @@ pub use mapped::{MappedFile, PoisonMark};
 pub use mapping_pool::MappingPool;
 pub use memory::{AlignedBuffer, Regions};
 pub use memory_file::{HeldBytes, MemoryFile};
-pub use parallel::{on_threads, try_for_each, try_map};
+pub use parallel::{for_each, on_threads, parts_mut, try_for_each, try_map};
 pub use policy::InputPolicy;
 pub use probe::PathProbe;
 pub use read::ReadRequest;

@@ -1,5 +1,6 @@
 //! Many small tasks at once, since each read of a cold file costs a latency.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -37,10 +38,6 @@ pub fn try_map<T: Send, E: Send>(
             }
         }
     };
-    let unless_panicked = |done| match done {
-        Ok(done) => done,
-        Err(panic) => std::panic::resume_unwind(panic),
-    };
     let mut done: Vec<_> =
         on_threads(threads, work).into_iter().flat_map(unless_panicked).collect();
     done.sort_unstable_by_key(|(i, _)| *i);
@@ -69,11 +66,37 @@ pub fn try_for_each<I: Send, E: Send>(
         }
         Ok(())
     };
-    let unless_panicked = |done| match done {
-        Ok(done) => done,
-        Err(panic) => std::panic::resume_unwind(panic),
-    };
     on_threads(threads, work).into_iter().try_for_each(unless_panicked)
+}
+
+/// As [`try_for_each`], for what cannot fail.
+pub fn for_each<I: Send>(
+    items: impl ExactSizeIterator<Item = I> + Send,
+    threads_max: usize,
+    f: impl Fn(I) + Sync,
+) {
+    let Ok(()) = try_for_each(items, threads_max, |item| {
+        f(item);
+        Ok::<_, Infallible>(())
+    });
+}
+
+/// The start of a slice in parts of these lengths, which several threads may write.
+///
+/// # Panics
+/// If the slice is shorter.
+pub fn parts_mut<T>(mut slice: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
+    let part = |length| {
+        let (part, rest) = std::mem::take(&mut slice).split_at_mut(length);
+        slice = rest;
+        part
+    };
+    lengths.map(part).collect()
+}
+
+/// What a thread returned; its panic goes on here.
+fn unless_panicked<T>(done: std::thread::Result<T>) -> T {
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Runs `work` on this thread and, concurrently, on up to `threads` - 1 others; returns the result
@@ -123,6 +146,14 @@ mod tests {
             let failed = |item| if item == 500 { Err(item) } else { Ok(()) };
             assert_eq!(try_for_each(0..1000, threads, failed), Err(500));
         }
+    }
+
+    #[test]
+    fn parts_follow_each_other() {
+        let mut values = [0; 10];
+        let parts = parts_mut(&mut values, [3, 0, 5].into_iter());
+        for_each(parts.into_iter().enumerate(), 2, |(number, part)| part.fill(number + 1));
+        assert_eq!(values, [1, 1, 1, 3, 3, 3, 3, 3, 0, 0]);
     }
 
     #[test]

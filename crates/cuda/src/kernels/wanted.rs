@@ -39,7 +39,7 @@ impl Rung {
     }
 }
 
-/// Rungs, of which a pipeline's is to be found.
+/// The search for the rung of a pipeline.
 pub(super) struct Search {
     pub(super) rungs: Vec<Rung>,
     pub(super) key: RungKey,

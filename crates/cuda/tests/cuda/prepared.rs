@@ -295,7 +295,7 @@ fn gpu_constants_of_another_class_borrow_a_kernel_until_they_come_often() {
 fn gpu_hasty_kernels_answer_as_full_ones_do() {
     const VARIABLE: &str = "HEADRACE_TEST_HASTY";
     if std::env::var_os(VARIABLE).is_none() {
-        // Of a process whose cache has no kernel.
+        // In a process with an empty cache of kernels.
         let folder = tempfile::tempdir().unwrap();
         let status = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "prepared::gpu_hasty_kernels_answer_as_full_ones_do", "--ignored"])

@@ -13,7 +13,7 @@ use headrace_ir::{DataType, Field, ValueRange};
 use crate::ExecError;
 use crate::build::payload::{Placement, UniqueKeys, encode, range_of, wider};
 use crate::build::pieces::{BuildColumn, Pieces, threads_for};
-use crate::build::{BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, PayloadData, Presence};
+use crate::build::{BuildId, BuildIndex, BuildTable, Chains, PayloadColumn, Presence};
 
 /// A direct-address table may have this many entries for each row ..
 const DIRECT_ENTRIES_A_ROW: u64 = 64;
@@ -176,7 +176,7 @@ fn repr_of(data_type: &DataType) -> Result<Repr, ExecError> {
     Repr::of(data_type).ok_or_else(unknown)
 }
 
-/// Of each part the rows whose keys are all there; `None`: all rows.
+/// For each part, the rows without a NULL key; `None`: all rows.
 fn rows_without_null(
     keys: &[BuildColumn<'_>],
     threads: usize,
@@ -195,7 +195,7 @@ fn rows_without_null(
     })
 }
 
-/// Of each column the parts of which not all rows are kept.
+/// For each column and part, the rows that are kept; `None`: all rows.
 fn taken<'c>(
     columns: impl Iterator<Item = &'c BuildColumn<'c>>,
     kept: &[Option<Vec<u32>>],
@@ -269,7 +269,7 @@ fn encoded(keys: &[BuildColumn<'_>], pieces: &Pieces) -> Result<EncodedKeys, Exe
         let vectors: Vec<_> = keys.iter().map(|key| key.of(piece)).collect();
         Ok(key::encode(vectors.iter(), piece.rows.len()))
     })?;
-    Ok(EncodedKeys::joined(by_piece, pieces.threads()))
+    Ok(EncodedKeys::joined(&by_piece, pieces.threads()))
 }
 
 fn index_bytes(index: &BuildIndex) -> u64 {
@@ -280,16 +280,8 @@ fn index_bytes(index: &BuildIndex) -> u64 {
 }
 
 fn payload_bytes(column: &PayloadColumn) -> u64 {
-    let entries = column.data.len();
-    let width = match &column.data {
-        PayloadData::U8 { .. } | PayloadData::Bool(_) => 1,
-        PayloadData::U16 { .. } => 2,
-        PayloadData::U32 { .. } => 4,
-        PayloadData::I64(_) | PayloadData::U64(_) | PayloadData::F64(_) => 8,
-        PayloadData::I128(_) => 16,
-    };
     let validity = column.validity.as_ref().map_or(0, |bits| bits.len() * 8);
-    (entries * width + validity) as u64
+    (column.data.bytes().len() + validity) as u64
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use headrace_columns::key::{self, ASK_STEPS, EncodedKeys, fold};
 use headrace_columns::simd::prefetch;
-use headrace_io::huge::zeroed;
-use headrace_io::{try_for_each, try_map};
+use headrace_io::huge::{filled, zeroed};
+use headrace_io::{for_each, try_map};
 use headrace_ir::ValueRange;
 use parking_lot::Mutex;
 
 use crate::build::payload::{entry_of, range_of, wider};
-use crate::build::pieces::{Bits, filled, shared};
+use crate::build::pieces::{Bits, shared};
 use crate::build::slots::{BLOCK_ROWS, NONE, Slots, found};
 use crate::build::{ByCode, Chains, Heads, Presence};
 
@@ -60,10 +60,9 @@ impl Chains {
         // Each thread asks for every row's hash.
         let mut hashes: Vec<u64> = zeroed(if threads > 1 { rows } else { 0 });
         let chunks = hashes.chunks_mut(HASHED_AT_ONCE).enumerate();
-        let Ok(()) = try_for_each(chunks, threads, |(chunk, hashes)| {
+        for_each(chunks, threads, |(chunk, hashes)| {
             let rows = chunk * HASHED_AT_ONCE..;
             hashes.iter_mut().zip(rows).for_each(|(hash, row)| *hash = key::hash(keys.row(row)));
-            Ok::<_, Infallible>(())
         });
         let hash = |row: usize| match hashes.get(row) {
             Some(hash) => *hash,
@@ -133,9 +132,8 @@ fn presence(keys: &[i64], (base, domain): (i64, u64), threads: usize) -> Option<
     is_small.then(|| {
         let mut present = Presence::empty(base, domain);
         let bits = Bits::of(&mut present.words);
-        let Ok(()) = try_for_each(keys.chunks(HASHED_AT_ONCE), threads, |keys| {
+        for_each(keys.chunks(HASHED_AT_ONCE), threads, |keys| {
             bits.set(keys.iter().map(|&key| entry_of(key, base)));
-            Ok::<_, Infallible>(())
         });
         present
     })
@@ -176,8 +174,8 @@ impl Links {
     }
 }
 
-/// Links that several threads make. A thread has some of the heads, and the rows of those alone: it looks at all rows for
-/// them. So the rows of a key keep their order, and one key of most rows makes nobody wait.
+/// Links that several threads make. Each thread owns some of the heads; it looks at all rows and links those of its heads.
+/// So the rows of a key keep their order, and threads do not wait for each other where most rows have one key.
 #[derive(Clone, Copy)]
 struct SharedLinks<'a> {
     next: &'a [AtomicU32],
@@ -199,12 +197,11 @@ impl SharedLinks<'_> {
 
     /// Links all rows by the places of their heads.
     fn by_address(self, heads: &mut [u32], threads: usize, place: impl Fn(usize) -> usize + Sync) {
-        let Ok(()) = try_for_each(parts(heads, threads), threads, |(first, heads)| {
+        for_each(parts(heads, threads), threads, |(first, heads)| {
             self.in_blocks(first..first + heads.len(), &place, |rows| {
                 rows.iter().for_each(|&(_, place)| prefetch(&raw const heads[place]));
                 rows.iter().for_each(|&(row, place)| self.link(row, &mut heads[place]));
             });
-            Ok::<_, Infallible>(())
         });
     }
 
@@ -220,12 +217,11 @@ impl SharedLinks<'_> {
         let mask = slots.0.len() - 1;
         let first_slot = |row: usize| hash(row) as usize & mask;
         let left: Mutex<Vec<Vec<u32>>> = Mutex::default();
-        let Ok(()) = try_for_each(parts(&mut slots.0, threads), threads, |(first, slots)| {
+        for_each(parts(&mut slots.0, threads), threads, |(first, slots)| {
             let own = first..first + slots.len();
             let mut part = SlotPart { slots, links: self, left: Vec::new() };
             self.in_blocks(own, first_slot, |rows| part.link(rows, &ask, &is_same));
             left.lock().push(part.left);
-            Ok::<_, Infallible>(())
         });
         // All rows of a key are of one part, in the order in which it came to them.
         for row in left.into_inner().into_iter().flatten() {
@@ -235,8 +231,8 @@ impl SharedLinks<'_> {
         }
     }
 
-    /// Looks at all rows, from the last to the first, for those whose place is one of a thread's own: blocks of them, each with
-    /// its place among those.
+    /// Looks at all rows, from the last to the first, and hands those in `own` places to `link`, block by block, each with its
+    /// place within `own`.
     #[inline(always)]
     fn in_blocks(
         self,
@@ -247,7 +243,7 @@ impl SharedLinks<'_> {
         let (mut rows, mut count) = ([(0, 0); BLOCK_ROWS], 0);
         for row in (0..self.next.len()).rev() {
             let place = place(row).wrapping_sub(own.start);
-            // Nobody can guess whose a row is.
+            // Without a branch: the owner of a row cannot be predicted.
             rows[count] = (row, place);
             count += usize::from(place < own.len());
             if count == BLOCK_ROWS {
@@ -389,13 +385,7 @@ mod tests {
             EncodedKeys { bytes, offsets }
         });
         let parts: Vec<EncodedKeys> = parts.collect();
-        let whole = |threads| {
-            let parts = parts.iter().map(|part| EncodedKeys {
-                bytes: part.bytes.clone(),
-                offsets: part.offsets.clone(),
-            });
-            EncodedKeys::joined(parts.collect(), threads)
-        };
+        let whole = |threads| EncodedKeys::joined(&parts, threads);
         let wanted = whole(1);
         assert!((0..100_000).all(|row| wanted.row(row) == spelled(row).as_bytes()));
         let alone = Chains::of_encoded(whole(1), 1);

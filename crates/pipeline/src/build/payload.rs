@@ -4,13 +4,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arrow_buffer::ToByteSlice;
 use headrace_columns::repr::{Dictionary, Repr};
 use headrace_columns::vector::{Data, Element};
 use headrace_io::huge;
 use headrace_ir::ValueRange;
 
 use crate::ExecError;
-use crate::build::pieces::{Bits, BuildColumn, Piece, Pieces, filled};
+use crate::build::pieces::{Bits, BuildColumn, Piece, Pieces};
 use crate::build::texts::{code_texts, occurring};
 use crate::build::{PayloadColumn, PayloadData, Presence};
 
@@ -31,7 +32,7 @@ pub(crate) struct UniqueKeys<'p> {
 }
 
 impl<'p> UniqueKeys<'p> {
-    /// The keys that are there, all of which are integers of a domain; `None`: two rows have the same.
+    /// The set of the keys, which are integers of a domain; `None`: two rows have the same key.
     pub(crate) fn of(
         key: &'p BuildColumn<'p>,
         pieces: &Pieces,
@@ -131,7 +132,7 @@ impl Placement<'_> {
             Self::Rows => return pieces.values(|piece, own| put(piece, Entries::Rows(own))),
             Self::Keys(keys) => keys,
         };
-        let mut placed = filled(fill, keys.domain, pieces.threads());
+        let mut placed = huge::filled(fill, keys.domain, pieces.threads());
         let (places, base) = (&Places::of(&mut placed), keys.base);
         pieces.map(|piece| {
             keys.key
@@ -169,23 +170,22 @@ impl Placement<'_> {
 }
 
 impl PayloadData {
-    /// Number of entries.
-    pub(crate) fn len(&self) -> usize {
+    /// The bytes of all entries.
+    pub fn bytes(&self) -> &[u8] {
         match self {
-            Self::U8 { raw, .. } => raw.len(),
-            Self::U16 { raw, .. } => raw.len(),
-            Self::U32 { raw, .. } => raw.len(),
-            Self::I64(values) => values.len(),
-            Self::U64(values) => values.len(),
-            Self::F64(values) => values.len(),
-            Self::I128(values) => values.len(),
-            Self::Bool(values) => values.len(),
+            Self::U8 { raw, .. } | Self::Bool(raw) => raw,
+            Self::U16 { raw, .. } => raw.to_byte_slice(),
+            Self::U32 { raw, .. } => raw.to_byte_slice(),
+            Self::I64(values) => values.to_byte_slice(),
+            Self::U64(values) => values.to_byte_slice(),
+            Self::F64(values) => values.to_byte_slice(),
+            Self::I128(values) => values.to_byte_slice(),
         }
     }
 
     /// Whether there is no entry.
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.bytes().is_empty()
     }
 }
 

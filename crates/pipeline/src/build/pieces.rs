@@ -1,4 +1,4 @@
-//! Rows of a build in the making: parts, each of which one worker gathered, in pieces that threads take.
+//! Rows of a build in the making. Each worker gathered a part of them; threads take pieces of parts.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -7,16 +7,13 @@ use headrace_columns::column::Column;
 use headrace_columns::convert::integers;
 use headrace_columns::repr::Repr;
 use headrace_columns::vector::Vector;
-use headrace_io::{huge, try_for_each, try_map};
+use headrace_io::{huge, parts_mut, try_for_each, try_map};
 use headrace_ir::Field;
 
 use crate::ExecError;
 
 /// Rows of a piece: its values stay in a core's cache.
 const PIECE_ROWS: usize = 1 << 16;
-
-/// Places that one thread fills at a time.
-const FILLED_AT_ONCE: usize = 1 << 20;
 
 /// One column of a build in the making.
 pub(crate) struct BuildColumn<'a> {
@@ -120,15 +117,9 @@ impl Pieces {
         write: impl Fn(&Piece, &mut [T]) -> Result<(), ExecError> + Sync,
     ) -> Result<Vec<T>, ExecError> {
         let mut values = huge::zeroed(self.rows);
-        let mut rest = &mut values[..];
-        let mut slices = Vec::with_capacity(self.all.len());
-        for piece in &self.all {
-            let (own, others) = rest.split_at_mut(piece.rows.len());
-            slices.push((piece, own));
-            rest = others;
-        }
-        let slices = slices.into_iter();
-        try_for_each(slices, self.threads, |(piece, own)| write(piece, own))?;
+        let parts = parts_mut(&mut values, self.all.iter().map(|piece| piece.rows.len()));
+        let parts = self.all.iter().zip(parts);
+        try_for_each(parts, self.threads, |(piece, own)| write(piece, own))?;
         Ok(values)
     }
 }
@@ -136,24 +127,6 @@ impl Pieces {
 /// Threads for so many rows: few are done before another thread has begun.
 pub(crate) fn threads_for(rows: usize, threads: usize) -> usize {
     if rows < PIECE_ROWS { 1 } else { threads.max(1) }
-}
-
-/// So many equal values.
-pub(crate) fn filled<T: Copy + Default + PartialEq + Send + Sync>(
-    value: T,
-    count: usize,
-    threads: usize,
-) -> Vec<T> {
-    let mut values = huge::zeroed(count);
-    if value != T::default() {
-        let chunks = values.chunks_mut(FILLED_AT_ONCE);
-        let fill = |chunk: &mut [T]| {
-            chunk.fill(value);
-            Ok::<_, std::convert::Infallible>(())
-        };
-        let Ok(()) = try_for_each(chunks, threads, fill);
-    }
-    values
 }
 
 /// Numbers that several threads may write.
@@ -182,7 +155,7 @@ unsafe impl Shareable for u64 {
 /// Numbers as several threads write them.
 pub(crate) fn shared<T: Shareable>(numbers: &mut [T]) -> &[T::Shared] {
     const { assert!(align_of::<T>() == align_of::<T::Shared>()) };
-    // SAFETY: they lie alike, and nobody else has these numbers while they are borrowed.
+    // SAFETY: they lie alike, and this borrow is the only one.
     unsafe { &*(std::ptr::from_mut(numbers) as *const [T::Shared]) }
 }
 
@@ -254,7 +227,6 @@ mod tests {
         }
         let none = Pieces::of(std::iter::empty(), 4);
         assert_eq!((none.rows(), none.values(|_, _: &mut [u8]| Ok(())).unwrap()), (0, vec![]));
-        assert_eq!(filled(7u16, 3 * FILLED_AT_ONCE + 1, 2), vec![7; 3 * FILLED_AT_ONCE + 1]);
     }
 
     #[test]

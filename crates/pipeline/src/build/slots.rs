@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use headrace_columns::key::ASK_STEPS;
 use headrace_columns::simd::prefetch;
-
-use crate::build::pieces::filled;
+use headrace_io::huge::filled;
 
 /// No row.
 pub(super) const NONE: u32 = u32::MAX;

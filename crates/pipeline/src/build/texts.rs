@@ -6,7 +6,7 @@ use arrow_array::{Array, StringArray};
 use arrow_buffer::OffsetBuffer;
 use headrace_columns::column::text_array;
 use headrace_columns::repr::Dictionary;
-use headrace_io::{huge, try_for_each, try_map};
+use headrace_io::{for_each, huge, parts_mut, try_map};
 
 use crate::ExecError;
 use crate::build::pieces::{BuildColumn, Piece, Pieces, shared};
@@ -66,7 +66,7 @@ impl<'a> Texts<'a> {
         )
     }
 
-    /// Sorts rows, of which those of one text then follow each other: each other text, and how many rows have it.
+    /// Sorts rows by their texts; returns the distinct texts in order, each with the number of its rows.
     fn sort(&self, rows: &mut [Row]) -> Vec<(&'a str, u32)> {
         self.sort_from(rows, self.common_bytes, HEADS_MAX);
         let mut distinct: Vec<(&str, u32)> = Vec::new();
@@ -132,7 +132,7 @@ pub(super) fn code_texts(
         (first, bucket)
     });
     let numbered: Vec<_> = numbered.collect();
-    try_for_each(numbered.into_iter(), pieces.threads(), |(first, (rows, distinct))| {
+    for_each(numbered.into_iter(), pieces.threads(), |(first, (rows, distinct))| {
         let mut rows = rows.iter();
         for (code, (_, count)) in (first..).zip(distinct) {
             for row in rows.by_ref().take(*count as usize) {
@@ -140,8 +140,7 @@ pub(super) fn code_texts(
                 places[number].store(code, Ordering::Relaxed);
             }
         }
-        Ok::<_, ExecError>(())
-    })?;
+    });
     let distinct: Vec<_> = sorted.into_iter().map(|(_, distinct)| distinct).collect();
     Ok((Dictionary { values: joined(&distinct, pieces.threads())? }, codes))
 }
@@ -161,21 +160,13 @@ fn joined(buckets: &[Vec<(&str, u32)>], threads: usize) -> Result<StringArray, E
     }
     let offsets = OffsetBuffer::from_lengths(lengths());
     let mut bytes = huge::zeroed(count);
-    let (mut rest, mut places) = (&mut bytes[..], Vec::with_capacity(buckets.len()));
-    for bucket in buckets {
-        let of_bucket = bucket.iter().map(|(text, _)| text.len()).sum();
-        let (own, others) = rest.split_at_mut(of_bucket);
-        places.push((own, bucket));
-        rest = others;
-    }
-    try_for_each(places.into_iter(), threads, |(mut own, bucket)| {
-        for (text, _) in bucket {
-            let (place, others) = own.split_at_mut(text.len());
-            place.copy_from_slice(text.as_bytes());
-            own = others;
-        }
-        Ok::<_, ExecError>(())
-    })?;
+    let bucket_bytes = |bucket: &Vec<(&str, u32)>| bucket.iter().map(|(text, _)| text.len()).sum();
+    let places = parts_mut(&mut bytes, buckets.iter().map(bucket_bytes));
+    for_each(places.into_iter().zip(buckets), threads, |(own, bucket)| {
+        let places = parts_mut(own, bucket.iter().map(|(text, _)| text.len()));
+        let pairs = places.into_iter().zip(bucket);
+        pairs.for_each(|(place, (text, _))| place.copy_from_slice(text.as_bytes()));
+    });
     let broken = |error| ExecError::Internal(format!("texts of a build: {error}"));
     StringArray::try_new(offsets, bytes.into(), None).map_err(broken)
 }
