@@ -9,6 +9,7 @@ use headrace_ooc::sort::table::SortKey;
 use crate::bench::args::BenchCommand;
 use crate::doctor::DoctorArgs;
 use crate::gpu::GpuArgs;
+use crate::gpu_service::GpuServiceArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::model::ModelArgs;
 use crate::ooc::{DEFAULT_SEED, FencesArgs, GenerateCommand, MatvecArgs, SetArgs, SortArgs};
@@ -108,6 +109,13 @@ pub struct EngineArgs {
     /// Device memory for columns that stay between queries, such as 0 or 40GB (default: most of it).
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes_or_zero)]
     pub device_cache: Option<u64>,
+    /// Limit of the memory of each GPU (default: nine tenths of what is free).
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
+    pub device_memory: Option<u64>,
+    /// The process that owns the GPUs and runs pipelines over Arrow files: auto (this user's, if it runs), off, or the
+    /// folder of its socket. (default: auto; of suites: off)
+    #[arg(long, value_name = "S")]
+    pub gpu_service: Option<String>,
     /// How chunks are read: auto, mapped, buffered, direct; into a GPU also registered or cufile.
     #[arg(long, value_name = "PATH", default_value = "auto")]
     pub access: String,
@@ -117,6 +125,14 @@ pub struct EngineArgs {
     /// Record every stage of the race, as Chrome/Perfetto JSON.
     #[arg(long, value_name = "FILE", value_parser = TraceFileParser)]
     pub trace: Option<PathBuf>,
+}
+
+impl EngineArgs {
+    /// For measurements: what they measure is this process, unless they are told otherwise.
+    pub fn of_this_process(&self) -> Self {
+        let gpu_service = self.gpu_service.clone().or_else(|| Some("off".into()));
+        Self { gpu_service, ..self.clone() }
+    }
 }
 
 impl Default for EngineArgs {
@@ -129,6 +145,8 @@ impl Default for EngineArgs {
             spill_limit: None,
             threads: None,
             device_cache: None,
+            device_memory: None,
+            gpu_service: Some("off".into()),
             access: "auto".into(),
             devices: "all".into(),
             trace: None,
@@ -182,9 +200,9 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// The GPUs with their properties and what lies in their memory.
     Gpu(GpuArgs),
-    /// Own the GPUs for the sessions of a PostgreSQL cluster, and run their pipelines; sessions with the
-    /// extension start it by themselves.
-    GpuService(headrace_service::options::Options),
+    /// Start, stop or examine the process that owns the GPUs, and runs the pipelines of other processes. The sessions of
+    /// a PostgreSQL cluster start theirs by themselves, with --data.
+    GpuService(GpuServiceArgs),
     /// Predict how long a scan takes, and what is the limit.
     Model(Box<ModelArgs>),
     /// Put traces of several runs into one file.

@@ -21,6 +21,7 @@ mod convert;
 mod doctor;
 mod error;
 mod gpu;
+mod gpu_service;
 mod machine;
 mod manual;
 mod memory;
@@ -123,8 +124,8 @@ fn start(cli: Cli) -> Result<i32> {
             .hint(format!("raise the limit: ulimit -n {OPEN_FILES_MIN} or more")));
     }
     // It may go on in another process, which no thread of this one would follow.
-    if let Some(Command::GpuService(options)) = &cli.command {
-        return headrace_service::server::run(options).map(|()| 0).map_err(CliError::new);
+    if let Some(Command::GpuService(args)) = &cli.command {
+        return gpu_service::run(args).map(|()| 0);
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_stack_size(STACK_BYTES).build().at("start")?;

@@ -8,7 +8,8 @@ use headrace_engine::catalog::{Found, shown_text};
 use headrace_engine::sql::dialect_of;
 use headrace_engine::wording::{self, Worded};
 use headrace_engine::{
-    Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings, parse_access,
+    GpuService, Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings,
+    parse_access,
 };
 
 use crate::args::EngineArgs;
@@ -24,12 +25,19 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
         fallback: args.fallback.parse().map_err(wrong_setting)?,
         access: parse_access(&args.access).map_err(wrong_setting)?,
         devices: args.devices.parse().map_err(wrong_setting)?,
+        gpu_service: match (&args.gpu_service, &args.trace) {
+            (Some(given), _) => given.parse().map_err(wrong_setting)?,
+            // The races that are recorded are this process's.
+            (None, Some(_)) => GpuService::Off,
+            (None, None) => GpuService::Auto,
+        },
         threads: args.threads.map_or(defaults.threads, |n| n as usize),
         ..defaults
     };
     let limits = RunnerOptions {
         memory_limit_bytes: args.memory_limit,
         device_cache_bytes: args.device_cache,
+        device_memory_bytes: args.device_memory,
         spill_folder: args.spill_folder.clone(),
         spill_limit_bytes: args.spill_limit,
         ..RunnerOptions::default()

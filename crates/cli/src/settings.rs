@@ -45,6 +45,10 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "TMPDIR",
         "Folder of temporary files, unless `--spill-folder` names another (default: `/tmp`)",
     ),
+    (
+        "XDG_RUNTIME_DIR",
+        "Where this user's GPU service has its socket, in `headrace` (default: `headrace-UID` in `TMPDIR`)",
+    ),
     ("XDG_CACHE_HOME", "Where `HEADRACE_CACHE` is by default"),
     (
         "XDG_STATE_HOME",

@@ -34,7 +34,7 @@ fn wrong_value(error: SettingError) -> DataFusionError {
     DataFusionError::Plan(error.to_string())
 }
 
-const NAMES: [(&str, &str); 7] = [
+const NAMES: [(&str, &str); 8] = [
     (
         "processor",
         "What runs pipelines: auto (what is expected to be done first), cpu, cuda or off",
@@ -47,6 +47,10 @@ const NAMES: [(&str, &str); 7] = [
     ("threads", "Threads that execute a pipeline on the CPU"),
     ("chunk_bytes", "Largest chunk that a worker takes at once, in bytes"),
     ("devices", "GPUs that take part: all, or their ordinals, such as 0,1"),
+    (
+        "gpu_service",
+        "The process that owns the GPUs and runs pipelines over Arrow files: auto (this user's, if it runs), off, or the folder of its socket",
+    ),
     (
         "statement_timeout",
         "How long a statement may take, such as 500ms, 2s or 1min; a number is milliseconds, 0 is for ever. Called statement_timeout, too",
@@ -78,6 +82,7 @@ impl HeadraceConfig {
             "threads" => settings.threads.to_string(),
             "chunk_bytes" => settings.chunk_bytes.to_string(),
             "devices" => settings.devices.to_string(),
+            "gpu_service" => settings.gpu_service.to_string(),
             "statement_timeout" => format!("{}ms", self.statement_timeout.as_millis()),
             _ => return None,
         })
@@ -110,6 +115,7 @@ impl ExtensionOptions for HeadraceConfig {
             "threads" => settings.threads = positive(key, value)?,
             "chunk_bytes" => settings.chunk_bytes = positive(key, value)? as u64,
             "devices" => settings.devices = value.parse().map_err(wrong_value)?,
+            "gpu_service" => settings.gpu_service = value.parse().map_err(wrong_value)?,
             "statement_timeout" => self.statement_timeout = duration(value)?,
             _ => {
                 let names = NAMES.map(|(name, _)| name).join(", ");

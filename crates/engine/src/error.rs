@@ -3,7 +3,7 @@
 use datafusion::common::{DataFusionError, Result};
 use headrace_columns::ColumnError;
 use headrace_pipeline::{ExecError, WhyNot};
-use headrace_runner::RunError;
+use headrace_runner::{ErrorClass, RunError};
 use tokio::task::spawn_blocking;
 
 use crate::overflow::arith::overflow_message;
@@ -44,6 +44,9 @@ pub fn execution(error: ExecError) -> DataFusionError {
 pub fn run_error(error: RunError) -> DataFusionError {
     match error {
         RunError::Exec(error) => execution(error),
+        RunError::Elsewhere { class: ErrorClass::OutOfMemory, message } => {
+            DataFusionError::ResourcesExhausted(message)
+        }
         other => external(other),
     }
 }

@@ -100,7 +100,7 @@ mod strict;
 pub use fixes::deep_expressions::OnLargeStack;
 pub use headrace_flow::{AccessPath, Trace};
 pub use headrace_runner::{
-    Fallback, MemorySplit, Processor, RunReport, RunnerOptions, SettingError, Settings,
+    Fallback, GpuService, MemorySplit, Processor, RunReport, RunnerOptions, SettingError, Settings,
     parse_access,
 };
 pub use panics::{fault, silence_panics};

@@ -6,7 +6,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_flow::{BytesByPath, RaceReport};
 use headrace_io::decimal_bytes;
-use headrace_runner::RunReport;
+use headrace_runner::{RunReport, Served};
 
 use crate::catalog::{HeadraceTable, TextSource};
 use crate::exec::PipelineExec;
@@ -28,6 +28,12 @@ pub(crate) fn report_lines(report: &RunReport, limits: &Result<Limits, String>) 
         ms(race.wall_ns),
         report.streamed.finish_ms
     )];
+    if let Some(Served { pid, device, queued_ms }) = &report.served {
+        let device = device.as_deref().map(|device| format!(" on {device}")).unwrap_or_default();
+        lines.push(format!("gpu-service: process {pid}{device}, waited {queued_ms:.2} ms"));
+    }
+    let why_not = report.served_why_not.iter();
+    lines.extend(why_not.map(|why| format!("not in the gpu-service: {why}")));
     if report.streamed.processor == "planner" {
         let reason = report.streamed.processor_why_not.iter();
         lines.extend(reason.map(|reason| format!("why_not: {reason}")));

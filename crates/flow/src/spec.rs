@@ -3,6 +3,7 @@
 use std::fmt;
 
 use headrace_io::ReadSpec;
+use serde::{Deserialize, Serialize};
 
 /// A chunk of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub enum Verdict {
 }
 
 /// How bytes reach the consumer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AccessPath {
     /// Chosen per extent: host cache, else in place from the page cache or memory, else O_DIRECT
     /// (admitted to the host cache), else through the page cache, which is the first choice if the

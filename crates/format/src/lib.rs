@@ -42,12 +42,14 @@ pub mod arrow;
 pub mod batches;
 pub mod heap;
 
+mod description;
 mod error;
 mod feed;
 mod options;
 mod pages;
 mod table;
 
+pub use description::TableDescription;
 pub use error::{FormatError, Result};
 pub use feed::{ChunkTotals, Feed, FeedFacts, FirstBy};
 pub use options::{CHUNK_EXTRA_SHARE, ChunkOptions, ColumnBound};

@@ -7,6 +7,7 @@ use arrow_array::StringArray;
 use arrow_schema::SchemaRef;
 use headrace_io::{FileIdentity, InputPolicy};
 
+use crate::description::TableDescription;
 use crate::error::{FormatError, Result};
 use crate::feed::Feed;
 use crate::options::{ChunkOptions, ColumnBound};
@@ -117,6 +118,14 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// if these are equal.
     fn beyond_files(&self) -> Option<String> {
         None
+    }
+
+    /// How another process of this machine opens the same table.
+    ///
+    /// # Errors
+    /// Why none can.
+    fn description(&self) -> std::result::Result<TableDescription, String> {
+        Err("only this process has its rows".into())
     }
 
     /// # Errors

@@ -12,7 +12,9 @@ use crate::{IoError, Result};
 ///
 /// A block device is identified by its number and size alone: the kernel records no time of the
 /// last write, so a change of its contents goes unnoticed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct FileIdentity {
     /// Device number of the filesystem; for a block device, its own.
     pub device: u64,

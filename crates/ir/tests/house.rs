@@ -27,7 +27,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     (
         "engine",
-        &["ir", "io", "gpu", "format", "flow", "ooc", "ceilings", "columns", "pipeline", "runner"],
+        &[
+            "ir", "io", "gpu", "format", "flow", "ooc", "ceilings", "columns", "pipeline",
+            "runner", "service",
+        ],
     ),
     (
         "cli",
@@ -36,7 +39,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "runner", "engine", "suites", "pg", "service", "ooc",
         ],
     ),
-    ("service", &["ir", "gpu", "format", "flow", "ceilings", "runner"]),
+    ("service", &["ir", "gpu", "format", "flow", "ceilings", "columns", "pipeline", "runner"]),
     ("postgres", &["ir", "io", "format", "flow", "columns", "runner", "service"]),
     ("fuzz", &["format", "engine"]),
 ];

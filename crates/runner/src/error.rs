@@ -68,6 +68,14 @@ pub enum RunError {
     /// A thread could not be had, or ended by a panic.
     #[error("{0}")]
     Thread(String),
+    /// It failed in the process that ran it for this one.
+    #[error("{message}")]
+    Elsewhere {
+        /// What kind of failure it is.
+        class: ErrorClass,
+        /// In that process's words.
+        message: String,
+    },
 }
 
 impl From<RaceError> for RunError {
@@ -135,6 +143,7 @@ impl RunError {
             Self::Memory(_) => ErrorClass::OutOfMemory,
             Self::Parameter(_) => ErrorClass::Parameter,
             Self::Thread(_) => ErrorClass::Internal,
+            Self::Elsewhere { class, .. } => *class,
         }
     }
 }

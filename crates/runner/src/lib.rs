@@ -74,10 +74,12 @@ pub use bounds::{Interval, bounds};
 pub use error::{ErrorClass, RunError};
 pub use memory::MemorySplit;
 pub use progress::{Given, Progress};
-pub use report::{Place, RunReport, StageReport, StepRows};
+pub use report::{Place, RunReport, Served, StageReport, StepRows};
 pub use run::Request;
 pub use runner::{Runner, RunnerOptions};
-pub use settings::{Devices, Fallback, Processor, SettingError, Settings, parse_access};
+pub use settings::{
+    Devices, Fallback, GpuService, Processor, SettingError, Settings, parse_access,
+};
 pub use share::ThreadShare;
 pub use table::StreamTable;
 pub use task::Emit;

@@ -85,6 +85,17 @@ pub struct StageReport {
     pub race: RaceReport,
 }
 
+/// The process that owns the GPUs, as it ran a program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Served {
+    /// Its number.
+    pub pid: u32,
+    /// The GPU, if one ran it.
+    pub device: Option<String>,
+    /// How long the program waited for its turn.
+    pub queued_ms: f64,
+}
+
 /// What one run did. Times are milliseconds of wall clock, bytes are wanted bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunReport {
@@ -103,6 +114,12 @@ pub struct RunReport {
     pub builds: Vec<String>,
     /// Bytes that builds read.
     pub build_bytes: u64,
+    /// The process that ran it for this one.
+    #[serde(default)]
+    pub served: Option<Served>,
+    /// Why none did, where one was asked or was to be asked.
+    #[serde(default)]
+    pub served_why_not: Option<String>,
     /// The program as it ran: lowered, and with joins by partitions where a build did not fit memory.
     pub program: Option<Program>,
     /// All stages of that program, by number; `None`: it did not have to run.

@@ -260,6 +260,7 @@ impl Run<'_> {
             build_bytes: builds().map(|build| build.race.bytes_by_path.total()).sum(),
             program: Some(program),
             stages,
+            ..RunReport::default()
         })
     }
 

@@ -166,6 +166,11 @@ impl Runner {
         self.gpus.all_open().iter().map(|device| device.resident().stats().budget_bytes).sum()
     }
 
+    /// Bytes of columns that they keep now.
+    pub fn resident_bytes(&self) -> u64 {
+        self.gpus.all_open().iter().map(|device| device.resident().stats().bytes).sum()
+    }
+
     pub(crate) fn gpus(&self) -> &Gpus {
         &self.gpus
     }

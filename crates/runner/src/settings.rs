@@ -1,14 +1,16 @@
 //! How programs are run.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use headrace_flow::AccessPath;
+use serde::{Deserialize, Serialize};
 
 use crate::share::ThreadShare;
 
 /// Which processor runs pipelines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Processor {
     /// CUDA if there is a GPU that takes the pipeline and is expected to be done first, else the CPU: see
     /// `placement`.
@@ -23,7 +25,7 @@ pub enum Processor {
 }
 
 /// What happens to a query, or a part of it, that the wanted processor cannot run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fallback {
     /// It runs elsewhere, and EXPLAIN and the report say where and why.
     #[default]
@@ -34,7 +36,7 @@ pub enum Fallback {
 }
 
 /// Which GPUs take part.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Devices {
     /// All that there are and that work.
     #[default]
@@ -71,6 +73,45 @@ impl FromStr for Devices {
         ordinals.sort_unstable();
         ordinals.dedup();
         Ok(Self::These(ordinals))
+    }
+}
+
+/// The process that owns the GPUs and runs pipelines for others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum GpuService {
+    /// None: this process runs them.
+    #[default]
+    Off,
+    /// The one of this user, if it runs.
+    Auto,
+    /// The one whose socket lies in this folder, if it runs.
+    At(PathBuf),
+}
+
+impl fmt::Display for GpuService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Auto => f.write_str("auto"),
+            Self::At(folder) => write!(f, "{}", folder.display()),
+        }
+    }
+}
+
+impl FromStr for GpuService {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        match text {
+            "off" => Ok(Self::Off),
+            "auto" => Ok(Self::Auto),
+            folder if folder.contains('/') => Ok(Self::At(folder.into())),
+            _ => Err(SettingError {
+                setting: "gpu_service",
+                text: text.to_string(),
+                valid: "auto, off, or the folder of its socket, such as ./gpu-service".to_string(),
+            }),
+        }
     }
 }
 
@@ -130,7 +171,7 @@ pub fn parse_access(text: &str) -> Result<AccessPath, SettingError> {
 }
 
 /// How a program is run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Which processor runs pipelines.
     pub processor: Processor,
@@ -141,11 +182,15 @@ pub struct Settings {
     /// Threads that execute a pipeline on the CPU.
     pub threads: usize,
     /// What the run has together with those of other processes, if with any.
+    #[serde(skip)]
     pub share: Option<ThreadShare>,
     /// Largest chunk in bytes: what a worker takes at once.
     pub chunk_bytes: u64,
     /// Which GPUs take part.
     pub devices: Devices,
+    /// Which process runs pipelines for this one.
+    #[serde(skip)]
+    pub gpu_service: GpuService,
 }
 
 impl Default for Settings {
@@ -158,6 +203,7 @@ impl Default for Settings {
             share: None,
             chunk_bytes: 4 << 20,
             devices: Devices::default(),
+            gpu_service: GpuService::default(),
         }
     }
 }

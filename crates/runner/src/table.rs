@@ -46,6 +46,12 @@ impl StreamTable {
         Self { name: self.name.clone(), source, dictionaries: self.dictionaries.clone() }
     }
 
+    /// The same table under another name.
+    pub fn named(&self, name: impl Into<String>) -> Self {
+        let (source, dictionaries) = (Arc::clone(&self.source), self.dictionaries.clone());
+        Self { name: name.into(), source, dictionaries }
+    }
+
     /// Batches that a program reads as its table of a number, all of their columns.
     ///
     /// # Errors

@@ -52,6 +52,7 @@ pub mod client;
 pub mod devices;
 pub mod options;
 pub mod outbox;
+pub mod place;
 pub mod protocol;
 pub mod server;
 
@@ -61,6 +62,7 @@ mod queue;
 mod run;
 mod session;
 mod shared;
+mod tables;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -76,8 +78,8 @@ pub const LOCK_NAME: &str = "headrace-service.lock";
 /// The default log file.
 pub const LOG_NAME: &str = "headrace-service.log";
 
-/// Whether the process at the other end belongs to this user.
-fn check_peer(socket: &UnixStream) -> io::Result<()> {
+/// The process at the other end, which must belong to this user.
+fn check_peer(socket: &UnixStream) -> io::Result<u32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the socket is open, and the option's value is such a struct, of which the size is told.
@@ -91,7 +93,7 @@ fn check_peer(socket: &UnixStream) -> io::Result<()> {
     // SAFETY: cannot fail.
     let own = unsafe { libc::geteuid() };
     match peer.uid == own {
-        true => Ok(()),
+        true => Ok(u32::try_from(peer.pid).unwrap_or(0)),
         false => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!("the process at the other end is one of user {}, not {own}", peer.uid),

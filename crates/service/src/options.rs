@@ -16,15 +16,9 @@ pub struct Options {
     /// auto (a GPU, and this process's own threads for what it does not take), cpu (those alone, for tests).
     #[arg(long, default_value = "cuda", value_parser = processor)]
     pub processor: Processor,
-    /// Runs at a time; others wait, first come, first served.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub runs: u16,
-    /// Limit of host memory, such as 16GiB (default: half of what is available at the start).
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    pub memory_limit: Option<u64>,
-    /// Limit of the memory of each GPU (default: nine tenths of what is free at its first use).
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    pub device_memory_limit: Option<u64>,
+    /// What it may take.
+    #[command(flatten)]
+    pub limits: Limits,
     /// Seconds without a session after which it ends; 0: never.
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     pub idle_exit: u32,
@@ -38,6 +32,20 @@ pub struct Options {
     /// Goes on in a process of its own, and returns when that can be asked.
     #[arg(long)]
     pub detach: bool,
+}
+
+/// What it may take.
+#[derive(Args, Clone, Debug)]
+pub struct Limits {
+    /// Runs at a time; others wait, first come, first served.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub runs: u16,
+    /// Limit of host memory, such as 16GiB (default: half of what is available at the start).
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory_limit: Option<u64>,
+    /// Limit of the memory of each GPU (default: nine tenths of what is free at its first use).
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub device_memory_limit: Option<u64>,
 }
 
 fn processor(text: &str) -> Result<Processor, String> {

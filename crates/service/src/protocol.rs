@@ -8,21 +8,23 @@
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
+use headrace_format::TableDescription;
 use headrace_format::heap::{Block, HeapBlocks};
 use headrace_ir::{Program, Scalar};
-use headrace_runner::{ErrorClass, RunReport};
+use headrace_runner::{ErrorClass, Processor, RunReport, Settings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::devices::Devices;
 
 /// Changes whenever a message changes.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Batches of rows that a client may have sent and the run has not taken.
 pub const WINDOW_BATCHES: usize = 8;
@@ -46,7 +48,11 @@ pub enum Ask {
     Hello(Hello),
     /// A request for the GPUs. Answered by [`Reply::Devices`].
     Devices,
-    /// A run. The body has the listed block ranges of all heaps, first and end of each; then the
+    /// What the service is doing. Answered by [`Reply::Status`].
+    Status,
+    /// Where a stage would run. Answered by [`Reply::Placed`].
+    Place(Box<Place>),
+    /// A run. Over heaps, the body has the listed block ranges of all of them, first and end of each; then the
     /// batches of the other tables follow.
     Run(Box<Run>),
     /// Rows of another table, by its number behind the heaps.
@@ -71,6 +77,10 @@ pub enum Reply {
     Refused(String),
     /// The GPUs.
     Devices(Devices),
+    /// What the service is doing.
+    Status(Box<Status>),
+    /// A GPU runs it, or why not.
+    Placed(Result<(), String>),
     /// Do consecutive blocks still hold?
     Holds {
         /// The question's number.
@@ -101,7 +111,34 @@ pub enum Reply {
         class: ErrorClass,
         /// In words.
         message: String,
+        /// The type and the place of a value that did not fit, which doors have words of their own for.
+        overflow: Option<(String, String)>,
     },
+}
+
+/// What the service is doing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Its process.
+    pub pid: u32,
+    /// The data directory.
+    pub folder: PathBuf,
+    /// Since it started.
+    pub uptime_s: u64,
+    /// What runs pipelines.
+    pub processor: Processor,
+    /// Runs so far, and those under way.
+    pub runs: u64,
+    /// Runs that are under way or wait for their turn.
+    pub runs_open: usize,
+    /// Tables of files that it knows.
+    pub tables: usize,
+    /// Seconds without a session after which it ends; 0: never.
+    pub idle_exit_s: u32,
+    /// Columns in the memory of its GPUs.
+    pub resident_bytes: u64,
+    /// The GPUs.
+    pub devices: Devices,
 }
 
 /// The identity of a side.
@@ -139,21 +176,59 @@ impl Hello {
 /// A run request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// The program. Its first table is the heaps, as one; the others are batches.
+    /// The program.
     pub program: Program,
     /// A value for each of its parameters.
     pub parameters: Vec<Scalar>,
-    /// The number of batches that follow for each other table.
-    pub batches: Vec<usize>,
+    /// Its tables.
+    pub tables: Tables,
+    /// How it is run.
+    pub settings: Settings,
+}
+
+/// The tables of a program.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Tables {
+    /// The first are heaps as one, the others batches that follow.
+    Heaps(Heaps),
+    /// Each is of Arrow files.
+    Files(Vec<Files>),
+}
+
+/// A table of Arrow files under its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Files {
+    /// The name by which programs, EXPLAIN and errors know it.
+    pub name: String,
+    /// How it is opened.
+    pub description: TableDescription,
+}
+
+/// The blocks of a table, and batches of others.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Heaps {
     /// The heaps, whose files are named relative to the data directory. The listed ranges travel
     /// separately.
     pub heaps: Vec<HeapBlocks>,
     /// The number of ranges of each heap.
     pub ranges: Vec<usize>,
+    /// The number of batches that follow for each other table.
+    pub batches: Vec<usize>,
     /// Whether data that is read may stay in the page cache.
     pub fills_page_cache: bool,
-    /// Threads, if the run needs the CPU.
-    pub threads: usize,
+}
+
+/// A stage of a program over files, of which is asked where it would run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// The program.
+    pub program: Program,
+    /// The stage.
+    pub stage: usize,
+    /// Its tables.
+    pub tables: Vec<Files>,
+    /// How it is run.
+    pub settings: Settings,
 }
 
 /// The report of a successful run.

@@ -16,6 +16,7 @@ pub struct Queue {
 
 #[derive(Debug)]
 struct State {
+    runs_max: usize,
     free: usize,
     waiting: VecDeque<u64>,
     next: u64,
@@ -27,12 +28,19 @@ pub struct Turn<'a>(&'a Queue);
 
 impl Queue {
     pub fn new(runs_max: usize) -> Self {
-        let state = State { free: runs_max.max(1), waiting: VecDeque::new(), next: 0 };
+        let runs_max = runs_max.max(1);
+        let state = State { runs_max, free: runs_max, waiting: VecDeque::new(), next: 0 };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs that have a turn or wait for one.
+    pub fn open(&self) -> usize {
+        let state = self.state();
+        state.runs_max - state.free + state.waiting.len()
     }
 
     /// Waits for a turn; `None` if it is no longer wanted.

@@ -5,17 +5,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::DataType;
+use arrow_select::dictionary::garbage_collect_any_dictionary;
+use headrace_columns::ColumnError;
 use headrace_flow::CancelToken;
 use headrace_format::batches::{BatchReceiver, BatchStream, ProducerError};
 use headrace_format::heap::HeapTable;
+use headrace_pipeline::ExecError;
 use headrace_runner::{
     Devices, ErrorClass, Fallback, Processor, Request, RunError, RunReport, Settings, StreamTable,
 };
 
 use crate::outbox::{Body, Outbox};
 use crate::owner::RemoteOwner;
-use crate::protocol::{Finished, Reply, Run};
+use crate::protocol::{Finished, Place, Reply, Run, Tables};
 use crate::shared::Shared;
 
 /// Batches of an answer that wait for their reader.
@@ -27,10 +32,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// CPU threads that a client may request.
 const THREADS_MAX: usize = 1024;
 
-/// A client's request.
-pub struct HeapRun {
+/// A client's request, with what came after its first message.
+pub struct Asked {
     pub run: Run,
-    /// Batches of each table behind the heaps.
+    /// Batches of each table behind heaps.
     pub batches: Vec<Vec<RecordBatch>>,
 }
 
@@ -54,7 +59,7 @@ impl BatchStream for Credited {
 
 /// Waits for its turn, runs, and reports the outcome.
 pub fn answer(
-    heap: HeapRun,
+    asked: Asked,
     owner: Arc<RemoteOwner>,
     rows: Credited,
     shared: &Shared,
@@ -66,7 +71,8 @@ pub fn answer(
         return cancelled(shared, "before its turn");
     };
     let queued_ms = came.elapsed().as_secs_f64() * 1e3;
-    match run(heap, owner, rows, shared, token, outbox) {
+    shared.begins_run();
+    match run(asked, owner, rows, shared, token, outbox) {
         Ok(report) => {
             let device =
                 (report.streamed.processor == "cuda").then(|| device_name(shared)).flatten();
@@ -74,8 +80,19 @@ pub fn answer(
             Reply::Finished(Box::new(Finished { report, device, queued_ms, device_cache_bytes }))
         }
         Err(error) if error.class() == ErrorClass::Cancelled => cancelled(shared, "on its way"),
-        Err(error) => Reply::Failed { class: error.class(), message: error.to_string() },
+        Err(error) => failed(&error),
     }
+}
+
+/// An error in words, with what doors need for words of their own.
+fn failed(error: &RunError) -> Reply {
+    let overflow = match error {
+        RunError::Exec(ExecError::Column(ColumnError::Overflow { type_name, place })) => {
+            Some((type_name.clone(), place.clone()))
+        }
+        _ => None,
+    };
+    Reply::Failed { class: error.class(), message: error.to_string(), overflow }
 }
 
 fn cancelled(shared: &Shared, when: &str) -> Reply {
@@ -83,7 +100,7 @@ fn cancelled(shared: &Shared, when: &str) -> Reply {
         true => "the service was told to end".into(),
         false => format!("the run was cancelled {when}"),
     };
-    Reply::Failed { class: ErrorClass::Cancelled, message }
+    Reply::Failed { class: ErrorClass::Cancelled, message, overflow: None }
 }
 
 fn device_name(shared: &Shared) -> Option<String> {
@@ -91,33 +108,78 @@ fn device_name(shared: &Shared) -> Option<String> {
     Some(device.device().info().name.clone())
 }
 
+/// Opens the tables of a run, in the order of their numbers.
+fn tables(
+    asked: Asked,
+    owner: Arc<RemoteOwner>,
+    rows: Credited,
+    shared: &Shared,
+) -> Result<(Run, Vec<Arc<StreamTable>>), RunError> {
+    let Asked { mut run, batches } = asked;
+    let tables = match &mut run.tables {
+        Tables::Files(files) => {
+            files.iter().map(|files| shared.tables.get(files)).collect::<Result<_, _>>()?
+        }
+        Tables::Heaps(heaps) => {
+            let name = &run.program.answer.source.table;
+            let fills_page_cache = heaps.fills_page_cache;
+            let table = HeapTable::new(name, std::mem::take(&mut heaps.heaps), owner, rows)?;
+            let table = table.filling_page_cache(fills_page_cache);
+            let mut tables = vec![Arc::new(StreamTable::new(name, Arc::new(table)))];
+            for (number, batches) in (1..).zip(batches) {
+                tables.push(Arc::new(StreamTable::of_batches(&run.program, number, batches)?));
+            }
+            tables
+        }
+    };
+    Ok((run, tables))
+}
+
+/// How a client's run is run here.
+pub fn settings(asked: &Settings, shared: &Shared) -> Settings {
+    let (processor, fallback) = match shared.processor {
+        Processor::Auto => (asked.processor, asked.fallback),
+        only => (only, Fallback::Forbid),
+    };
+    let threads = asked.threads.clamp(1, THREADS_MAX);
+    Settings { processor, fallback, threads, ..asked.clone() }
+}
+
+/// Where a stage of a program would run.
+pub fn place(place: &Place, shared: &Shared) -> Result<(), String> {
+    let tables = place.tables.iter().map(|files| shared.tables.get(files));
+    let tables: Vec<_> = tables.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+    let settings = settings(&place.settings, shared);
+    let placed = shared.runner.place(&place.program, place.stage, &tables, &settings);
+    placed.map_err(|why| why.to_string())
+}
+
+/// Texts of a dictionary that an answer needs: a batch's own, not its table's.
+fn with_own_texts(batch: RecordBatch) -> RecordBatch {
+    let is_coded = |array: &ArrayRef| matches!(array.data_type(), DataType::Dictionary(..));
+    if !batch.columns().iter().any(is_coded) {
+        return batch;
+    }
+    let own = |array: &ArrayRef| match array.as_any_dictionary_opt() {
+        Some(coded) => garbage_collect_any_dictionary(coded),
+        None => Ok(Arc::clone(array)),
+    };
+    let columns = batch.columns().iter().map(own).collect::<Result<Vec<_>, _>>();
+    // The table's are right, too, but many.
+    let rebuilt = columns.and_then(|columns| RecordBatch::try_new(batch.schema(), columns));
+    rebuilt.unwrap_or(batch)
+}
+
 fn run(
-    heap: HeapRun,
+    asked: Asked,
     owner: Arc<RemoteOwner>,
     rows: Credited,
     shared: &Shared,
     token: &CancelToken,
     outbox: &Outbox<Reply>,
 ) -> Result<RunReport, RunError> {
-    let HeapRun { run, batches } = heap;
-    let name = &run.program.answer.source.table;
-    let table = HeapTable::new(name, run.heaps, owner, rows)?;
-    let table = table.filling_page_cache(run.fills_page_cache);
-    let mut tables = vec![Arc::new(StreamTable::new(name, Arc::new(table)))];
-    for (number, batches) in batches.into_iter().enumerate() {
-        tables.push(Arc::new(StreamTable::of_batches(&run.program, number + 1, batches)?));
-    }
-    // Whoever asks has cores of its own, and weighed them.
-    let (processor, fallback) = match shared.processor {
-        Processor::Auto => (Processor::Cuda, Fallback::Allow),
-        asked => (asked, Fallback::Forbid),
-    };
-    let settings = Settings {
-        processor,
-        fallback,
-        threads: run.threads.clamp(1, THREADS_MAX),
-        ..Settings::default()
-    };
+    let (run, tables) = tables(asked, owner, rows, shared)?;
+    let settings = settings(&run.settings, shared);
     let request = Request {
         program: &run.program,
         parameters: &run.parameters,
@@ -131,7 +193,7 @@ fn run(
                 return false;
             }
         }
-        outbox.push_bulk(Reply::Batch, Body::Rows(batch));
+        outbox.push_bulk(Reply::Batch, Body::Rows(with_own_texts(batch)));
         true
     })
 }

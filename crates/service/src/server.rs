@@ -51,7 +51,10 @@ fn started(options: &Options, ready: &mut Ready) -> Result<(), String> {
     let listener = listen().map_err(|cause| format!("{SOCKET_NAME}: {cause}"))?;
     let shared = Arc::new(Shared::new(options));
     ready.tell(Ok(()));
-    say(&format!("started, processor {}, {} runs at a time", options.processor, options.runs));
+    say(&format!(
+        "started, processor {}, {} runs at a time",
+        options.processor, options.limits.runs
+    ));
     let why = serve(&listener, &shared, &ends, options);
     // Nobody finds it any more; whoever was about to ask is told by a lost connection.
     let _ = std::fs::remove_file(SOCKET_NAME);

@@ -15,8 +15,10 @@ use headrace_runner::ErrorClass;
 use crate::devices;
 use crate::outbox::Outbox;
 use crate::owner::RemoteOwner;
-use crate::protocol::{self, Ask, Frame, Hello, ProtocolError, Reply, Run, WINDOW_BATCHES};
-use crate::run::{Credited, HeapRun, answer};
+use crate::protocol::{
+    self, Ask, Frame, Heaps, Hello, ProtocolError, Reply, Run, Tables, WINDOW_BATCHES,
+};
+use crate::run::{self, Asked, Credited, answer};
 use crate::shared::Shared;
 
 /// How long a client may take to send its request.
@@ -53,13 +55,20 @@ pub fn serve(
         Some(Frame { head: Ask::Devices, .. }) => {
             protocol::write(&mut writer, &Reply::Devices(devices::look()), &[])
         }
+        Some(Frame { head: Ask::Status, .. }) => {
+            protocol::write(&mut writer, &Reply::Status(Box::new(shared.status())), &[])
+        }
+        Some(Frame { head: Ask::Place(place), .. }) => {
+            protocol::write(&mut writer, &Reply::Placed(run::place(&place, shared)), &[])
+        }
         Some(Frame { head: Ask::Run(run), body }) => {
             match taken(*run, &body, &mut reader, shared) {
-                Ok(heap) => serve_run(heap, socket, reader, shared, token),
+                Ok(asked) => serve_run(asked, socket, reader, shared, token),
                 Err(ProtocolError::Io(cause)) => Err(cause.into()),
                 Err(cause) => {
                     let (class, message) = (ErrorClass::Internal, cause.to_string());
-                    protocol::write(&mut writer, &Reply::Failed { class, message }, &[])?;
+                    let failed = Reply::Failed { class, message, overflow: None };
+                    protocol::write(&mut writer, &failed, &[])?;
                     Err(cause)
                 }
             }
@@ -74,18 +83,40 @@ fn taken(
     ranges: &[u8],
     reader: &mut impl Read,
     shared: &Shared,
-) -> Result<HeapRun, ProtocolError> {
+) -> Result<Asked, ProtocolError> {
+    let batches = match &mut run.tables {
+        Tables::Files(_) => Vec::new(),
+        Tables::Heaps(heaps) => {
+            give_ranges(heaps, ranges)?;
+            let bytes_max = shared.runner.memory().limit_bytes as usize / 2;
+            read_batches(&heaps.batches, bytes_max, reader)?
+        }
+    };
+    Ok(Asked { run, batches })
+}
+
+/// Gives each heap its listed ranges.
+fn give_ranges(heaps: &mut Heaps, ranges: &[u8]) -> Result<(), ProtocolError> {
     let mut ranges = protocol::decode_ranges(ranges)?.into_iter();
-    if run.ranges.len() != run.heaps.len() || run.ranges.iter().sum::<usize>() != ranges.len() {
+    let Heaps { heaps, ranges: counts, .. } = heaps;
+    if counts.len() != heaps.len() || counts.iter().sum::<usize>() != ranges.len() {
         return unexpected("other ranges of blocks than were announced");
     }
-    for (heap, count) in run.heaps.iter_mut().zip(&run.ranges) {
+    for (heap, count) in heaps.iter_mut().zip(counts) {
         heap.direct = ranges.by_ref().take(*count).collect();
     }
-    let bytes_max = shared.runner.memory().limit_bytes as usize / 2;
-    let mut batches: Vec<Vec<RecordBatch>> = vec![Vec::new(); run.batches.len()];
+    Ok(())
+}
+
+/// Batches of tables, of each as many as announced.
+fn read_batches(
+    announced: &[usize],
+    bytes_max: usize,
+    reader: &mut impl Read,
+) -> Result<Vec<Vec<RecordBatch>>, ProtocolError> {
+    let mut batches: Vec<Vec<RecordBatch>> = vec![Vec::new(); announced.len()];
     let mut bytes = 0;
-    for _ in 0..run.batches.iter().sum::<usize>() {
+    for _ in 0..announced.iter().sum::<usize>() {
         let Some(Frame { head: Ask::Batch(number), body }) = protocol::read(reader)? else {
             return unexpected("fewer batches than were announced");
         };
@@ -97,15 +128,15 @@ fn taken(
         let of = of.ok_or_else(|| ProtocolError::Unexpected(format!("batches {number}")))?;
         of.push(protocol::decode_batch(body)?);
     }
-    match batches.iter().map(Vec::len).eq(run.batches.iter().copied()) {
-        true => Ok(HeapRun { run, batches }),
+    match batches.iter().map(Vec::len).eq(announced.iter().copied()) {
+        true => Ok(batches),
         false => unexpected("other batches than were announced"),
     }
 }
 
 /// Runs, while one thread reads and another writes.
 fn serve_run(
-    heap: HeapRun,
+    asked: Asked,
     socket: &UnixStream,
     mut reader: impl Read,
     shared: &Shared,
@@ -127,7 +158,7 @@ fn serve_run(
         scope.spawn(|| {
             let last = LastWord { outbox: &outbox, said: None };
             let owner = Arc::clone(&owner);
-            last.say(answer(heap, owner, rows, shared, token, &outbox));
+            last.say(answer(asked, owner, rows, shared, token, &outbox));
         });
         let _over = Over { token, outbox: &outbox, socket };
         incoming.read_all(&mut reader)
@@ -166,6 +197,7 @@ impl Drop for LastWord<'_> {
         let panicked = || Reply::Failed {
             class: ErrorClass::Internal,
             message: "the run ended by a panic, which the service's log has".into(),
+            overflow: None,
         };
         self.outbox.push_last(self.said.take().unwrap_or_else(panicked));
     }

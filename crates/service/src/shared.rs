@@ -1,15 +1,18 @@
 //! The shared state of all sessions, and the list of sessions.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use headrace_flow::CancelToken;
 use headrace_runner::{Processor, Runner, RunnerOptions};
 
+use crate::devices;
 use crate::options::Options;
+use crate::protocol::Status;
 use crate::queue::Queue;
+use crate::tables::OpenTables;
 
 /// How long sessions have to notice the end.
 const END_PATIENCE: Duration = Duration::from_secs(3);
@@ -19,6 +22,10 @@ pub(crate) struct Shared {
     pub runner: Runner,
     pub queue: Queue,
     pub processor: Processor,
+    pub tables: OpenTables,
+    pub idle_exit_s: u32,
+    began: Instant,
+    runs: AtomicU64,
     sessions: Mutex<Sessions>,
     is_ending: AtomicBool,
 }
@@ -32,15 +39,19 @@ struct Sessions {
 impl Shared {
     pub fn new(options: &Options) -> Self {
         let limits = RunnerOptions {
-            memory_limit_bytes: options.memory_limit,
-            device_memory_bytes: options.device_memory_limit,
+            memory_limit_bytes: options.limits.memory_limit,
+            device_memory_bytes: options.limits.device_memory_limit,
             ..RunnerOptions::default()
         };
         let sessions = Sessions { next: 0, tokens: HashMap::new(), last_end: Instant::now() };
         Self {
             runner: Runner::new(&limits),
-            queue: Queue::new(options.runs.into()),
+            queue: Queue::new(options.limits.runs.into()),
             processor: options.processor,
+            tables: OpenTables::default(),
+            idle_exit_s: options.idle_exit,
+            began: Instant::now(),
+            runs: AtomicU64::new(0),
             sessions: Mutex::new(sessions),
             is_ending: AtomicBool::new(false),
         }
@@ -53,6 +64,27 @@ impl Shared {
     /// Whether the service is about to end.
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Acquire)
+    }
+
+    /// Counts a run.
+    pub fn begins_run(&self) {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What it is doing.
+    pub fn status(&self) -> Status {
+        Status {
+            pid: std::process::id(),
+            folder: std::env::current_dir().unwrap_or_default(),
+            uptime_s: self.began.elapsed().as_secs(),
+            processor: self.processor,
+            runs: self.runs.load(Ordering::Relaxed),
+            runs_open: self.queue.open(),
+            tables: self.tables.len(),
+            idle_exit_s: self.idle_exit_s,
+            resident_bytes: self.runner.resident_bytes(),
+            devices: devices::look(),
+        }
     }
 
     /// How long there has been no session; `None` if there is one.

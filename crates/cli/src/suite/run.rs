@@ -36,9 +36,10 @@ pub async fn run(suite: Suite, args: &RunArgs) -> Result<()> {
         let cause = format!("{}: no {} tables", args.data.display(), suite.title());
         return Err(CliError::new(cause).hint(generate_hint(suite, &args.data)));
     }
-    let session = session::open(&args.data, &args.engine)?;
+    let engine = args.engine.of_this_process();
+    let session = session::open(&args.data, &engine)?;
     let scale = scale(suite, &args.data, &session).await?;
-    let off = session::on(Processor::Off, &args.engine);
+    let off = session::on(Processor::Off, &engine);
     let baseline = if args.check { Some(session::open(&args.data, &off)?) } else { None };
     let files = if args.cold { data_files(&args.data)? } else { Vec::new() };
     let plan = Plan { runs: args.runs, drop_before_first: &files, baseline: baseline.as_ref() };

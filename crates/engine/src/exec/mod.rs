@@ -12,6 +12,7 @@ mod fallback;
 mod order;
 mod output;
 mod plan;
+mod served;
 mod stream;
 
 pub use order::OrderExec;

@@ -19,6 +19,7 @@ use headrace_runner::{RunReport, Runner, Settings, StreamTable};
 use parking_lot::Mutex;
 
 use super::output::Output;
+use super::served;
 use super::stream::stream;
 use crate::rule::Planned;
 
@@ -100,7 +101,9 @@ impl PipelineExec {
         let tables = self.planned.tables.iter().map(|table| Arc::clone(table.stream()));
         // Of child plans the columns are enough to tell.
         let tables: Vec<_> = tables.chain(self.children.iter().map(without_rows)).collect();
-        match self.runner.place(program, stage, &tables, &self.settings) {
+        let placed = served::place(program, stage, &tables, &self.settings);
+        let here = || self.runner.place(program, stage, &tables, &self.settings);
+        match placed.unwrap_or_else(here) {
             Ok(()) => ("cuda", None),
             Err(reason) => ("cpu", Some(reason)),
         }
@@ -130,6 +133,8 @@ impl PipelineExec {
     pub(crate) fn gpu_address(&self) -> Option<String> {
         let program = &self.planned.program;
         let is_cuda = match self.report() {
+            // It is another process's.
+            Some(report) if report.served.is_some() => false,
             Some(report) => report.placed().iter().any(|stage| stage.processor == "cuda"),
             None => {
                 let chain = program.chain(program.stages.len());

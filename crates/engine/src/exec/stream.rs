@@ -30,6 +30,7 @@ use tokio::sync::mpsc;
 use super::fallback::finish_plan;
 use super::output::{Output, totals_of_nothing};
 use super::plan::PipelineExec;
+use super::served;
 use crate::error::{forbidden, run_error};
 use crate::floats::one_nan;
 use crate::planner_memory::in_pieces;
@@ -112,10 +113,16 @@ impl Run {
             settings: self.node.settings(),
             token: &self.token,
         };
-        let mut report = match is_above {
-            true => self.node.runner().run_above(&request, emit),
-            false => self.node.runner().run(&request, emit),
-        }?;
+        let mut report = match served::run(&request, emit)? {
+            Ok(report) => report,
+            Err(why_not) => {
+                let report = match is_above {
+                    true => self.node.runner().run_above(&request, emit),
+                    false => self.node.runner().run(&request, emit),
+                }?;
+                RunReport { served_why_not: why_not.map(|why| why.to_string()), ..report }
+            }
+        };
         if report.streamed.rows_out == 0 {
             let totals = totals_of_nothing(&planned.program.answer.sink);
             let totals =

@@ -96,6 +96,8 @@ fn run_value(report: &RunReport) -> Value {
     run.insert("builds_made".into(), json!(builds_made));
     run.insert("builds_cached".into(), json!(builds_cached));
     run.insert("build_bytes".into(), json!(build_bytes));
+    run.insert("gpu_service".into(), json!(report.served));
+    run.insert("gpu_service_why_not".into(), json!(report.served_why_not));
     run.insert("bottleneck".into(), json!(bottleneck));
     Value::Object(run)
 }

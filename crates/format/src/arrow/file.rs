@@ -167,6 +167,11 @@ impl ArrowFile {
         &self.path
     }
 
+    /// Whether its bytes are fetched.
+    pub(super) fn is_remote(&self) -> bool {
+        self.remote.is_some()
+    }
+
     /// Its identity when the table was opened.
     pub fn identity(&self) -> FileIdentity {
         self.identity

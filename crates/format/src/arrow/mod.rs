@@ -16,6 +16,7 @@ mod bounds;
 mod chunks;
 mod constants;
 mod decode;
+mod description;
 mod dictionary;
 mod fields;
 mod file;

@@ -8,6 +8,7 @@ use headrace_io::{FileIdentity, InputPolicy};
 
 use super::chunks::ArrowFeed;
 use super::table::ArrowTable;
+use crate::description::TableDescription;
 use crate::{ChunkOptions, ColumnBound, ColumnStats, Feed, Result, Table};
 
 impl Table for ArrowTable {
@@ -54,6 +55,10 @@ impl Table for ArrowTable {
 
     fn beyond_files(&self) -> Option<String> {
         self.constants_text()
+    }
+
+    fn description(&self) -> std::result::Result<TableDescription, String> {
+        self.description()
     }
 
     fn check_unchanged(&self) -> Result<()> {

@@ -140,11 +140,18 @@ impl Job {
                 let run = protocol::Run {
                     program,
                     parameters: values,
-                    batches: Vec::new(),
-                    heaps,
-                    ranges: Vec::new(),
-                    fills_page_cache,
-                    threads,
+                    tables: protocol::Tables::Heaps(protocol::Heaps {
+                        heaps,
+                        fills_page_cache,
+                        ..protocol::Heaps::default()
+                    }),
+                    // This session has cores of its own, and weighed them.
+                    settings: Settings {
+                        processor: Processor::Cuda,
+                        fallback: Fallback::Allow,
+                        threads,
+                        ..Settings::default()
+                    },
                 };
                 let start = service::start();
                 Box::new(move |token| {

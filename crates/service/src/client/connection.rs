@@ -10,7 +10,7 @@ use headrace_flow::CancelToken;
 use super::start::{Start, start_service};
 use super::{Failure, Wanted, surprised};
 use crate::devices::Devices;
-use crate::protocol::{self, Ask, Frame, Hello, ProtocolError, Reply};
+use crate::protocol::{self, Ask, Frame, Hello, Place, ProtocolError, Reply, Status};
 use crate::{SOCKET_NAME, check_peer};
 
 /// How long the service normally may take to identify itself: it has a thread for that alone.
@@ -28,6 +28,8 @@ pub struct Connection {
     pub(super) socket: UnixStream,
     /// The service.
     pub service: Hello,
+    /// Its process.
+    pub pid: u32,
 }
 
 /// Whether the service is running.
@@ -47,7 +49,10 @@ impl Connection {
     pub fn open(data: &Path, patience: Duration, token: &CancelToken) -> Result<Self, Failure> {
         match find(data, patience, token)? {
             Found::There(connection) => Ok(connection),
-            Found::Nobody(why) => Err(Failure::lost(format!("the service does not run: {why}"))),
+            Found::Nobody(why) => Err(Failure {
+                is_absence: true,
+                ..Failure::lost(format!("the service does not run: {why}"))
+            }),
         }
     }
 
@@ -86,13 +91,39 @@ impl Connection {
     /// # Errors
     /// The service is gone.
     pub fn devices(self, token: &CancelToken) -> Result<Devices, Failure> {
-        protocol::write(&mut &self.socket, &Ask::Devices, &[])?;
-        let until = Some(Instant::now() + HELLO_PATIENCE);
-        let mut reader = Wanted { socket: &self.socket, token, until };
-        match protocol::read(&mut reader)? {
+        match self.ask(&Ask::Devices, token)? {
             Some(Frame { head: Reply::Devices(devices), .. }) => Ok(devices),
             other => Err(surprised(other)),
         }
+    }
+
+    /// What the service is doing.
+    ///
+    /// # Errors
+    /// The service is gone.
+    pub fn status(self, token: &CancelToken) -> Result<Status, Failure> {
+        match self.ask(&Ask::Status, token)? {
+            Some(Frame { head: Reply::Status(status), .. }) => Ok(*status),
+            other => Err(surprised(other)),
+        }
+    }
+
+    /// Whether a GPU would run a stage, or why not.
+    ///
+    /// # Errors
+    /// The service is gone.
+    pub fn place(self, place: Place, token: &CancelToken) -> Result<Result<(), String>, Failure> {
+        match self.ask(&Ask::Place(Box::new(place)), token)? {
+            Some(Frame { head: Reply::Placed(placed), .. }) => Ok(placed),
+            other => Err(surprised(other)),
+        }
+    }
+
+    /// A question that is answered from memory, or by opening a device.
+    fn ask(&self, ask: &Ask, token: &CancelToken) -> Result<Option<Frame<Reply>>, Failure> {
+        protocol::write(&mut &self.socket, ask, &[])?;
+        let until = Some(Instant::now() + HELLO_PATIENCE);
+        Ok(protocol::read(&mut Wanted { socket: &self.socket, token, until })?)
     }
 }
 
@@ -109,7 +140,7 @@ fn find(data: &Path, patience: Duration, token: &CancelToken) -> Result<Found, F
             };
         }
     };
-    check_peer(&socket).map_err(lost)?;
+    let pid = check_peer(&socket).map_err(lost)?;
     let asked = protocol::write(&mut &socket, &Ask::Hello(Hello::own()), &[]);
     let until = Some(Instant::now() + patience);
     let mut reader = Wanted { socket: &socket, token, until };
@@ -117,7 +148,7 @@ fn find(data: &Path, patience: Duration, token: &CancelToken) -> Result<Found, F
     match heard {
         Ok(Some(Frame { head: Reply::Hello(service), .. })) => {
             service.check().map_err(Failure::lost)?;
-            Ok(Found::There(Connection { socket, service }))
+            Ok(Found::There(Connection { socket, service, pid }))
         }
         // It ended while this one was in its queue.
         Ok(None) => Ok(Found::Nobody("it just ended".into())),

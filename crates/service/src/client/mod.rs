@@ -3,6 +3,7 @@
 mod connection;
 mod run;
 mod start;
+mod stop;
 
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -15,8 +16,9 @@ use headrace_runner::ErrorClass;
 use crate::protocol::{Frame, ProtocolError, Reply};
 
 pub use connection::{Connection, HELLO_PATIENCE};
-pub use run::{Owner, RowSender, run};
+pub use run::{Owner, RowSender, run, run_files};
 pub use start::{Failed, Start};
+pub use stop::stop;
 
 /// How often a waiting thread checks whether the answer is still wanted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
@@ -29,11 +31,15 @@ pub struct Failure {
     pub class: Option<ErrorClass>,
     /// In words.
     pub message: String,
+    /// The type and the place of a value that did not fit.
+    pub overflow: Option<(String, String)>,
+    /// Whether no service runs there at all.
+    pub is_absence: bool,
 }
 
 impl Failure {
     fn lost(message: impl Into<String>) -> Self {
-        Self { class: None, message: message.into() }
+        Self { class: None, message: message.into(), overflow: None, is_absence: false }
     }
 
     /// Whether another processor may succeed: the failure does not lie in the rows.

@@ -13,7 +13,9 @@ use headrace_format::heap::Block;
 use super::connection::Connection;
 use super::{Failure, Wanted, surprised};
 use crate::outbox::{Body, Outbox};
-use crate::protocol::{self, Ask, Finished, Frame, ProtocolError, Reply, Run, WINDOW_BATCHES};
+use crate::protocol::{
+    self, Ask, Finished, Frame, ProtocolError, Reply, Run, Tables, WINDOW_BATCHES,
+};
 
 /// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
@@ -34,6 +36,32 @@ pub trait Owner: Sync {
 
     /// This many more listed blocks are done.
     fn done(&self, blocks: u32);
+}
+
+/// For a run over files, which nobody asks about.
+struct Nobody;
+
+impl Owner for Nobody {
+    fn hold(&self, _first: Block, blocks: usize) -> Vec<bool> {
+        vec![false; blocks]
+    }
+
+    fn reroute(&self, _block: Block, _why: String) {}
+
+    fn done(&self, _blocks: u32) {}
+}
+
+/// As [`run`], over files.
+///
+/// # Errors
+/// [`Failure`]: the emitted rows are not the answer.
+pub fn run_files(
+    connection: Connection,
+    asked: Run,
+    token: &CancelToken,
+    emit: &mut dyn FnMut(RecordBatch) -> bool,
+) -> Result<Finished, Failure> {
+    run(connection, asked, &[], &RowSender::default(), &Nobody, token, emit)
 }
 
 /// The channel of the owner's rows to the service. Rows that are given before there is a connection
@@ -150,10 +178,15 @@ fn ask(
     batches: &[RecordBatch],
 ) -> Result<(), ProtocolError> {
     let parts: Vec<Vec<RecordBatch>> = batches.iter().map(parts).collect();
-    run.batches = parts.iter().map(Vec::len).collect();
-    run.ranges = run.heaps.iter().map(|heap| heap.direct.len()).collect();
-    let direct = run.heaps.iter_mut().flat_map(|heap| std::mem::take(&mut heap.direct));
-    let ranges = protocol::encode_ranges(&direct.collect::<Vec<_>>());
+    let ranges = match &mut run.tables {
+        Tables::Files(_) => Vec::new(),
+        Tables::Heaps(heaps) => {
+            heaps.batches = parts.iter().map(Vec::len).collect();
+            heaps.ranges = heaps.heaps.iter().map(|heap| heap.direct.len()).collect();
+            let direct = heaps.heaps.iter_mut().flat_map(|heap| std::mem::take(&mut heap.direct));
+            protocol::encode_ranges(&direct.collect::<Vec<_>>())
+        }
+    };
     protocol::write(&mut socket, &Ask::Run(Box::new(run)), &ranges)?;
     for (number, parts) in parts.iter().enumerate() {
         for part in parts {
@@ -201,8 +234,8 @@ impl Talk<'_> {
                     }
                 }
                 Reply::Finished(finished) => return Ok(*finished),
-                Reply::Failed { class, message } => {
-                    return Err(Failure { class: Some(class), message });
+                Reply::Failed { class, message, overflow } => {
+                    return Err(Failure { class: Some(class), overflow, ..Failure::lost(message) });
                 }
                 other => return Err(surprised(Some(Frame { head: other, body: Vec::new() }))),
             }

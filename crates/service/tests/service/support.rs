@@ -17,9 +17,10 @@ use headrace_ir::{
     AggregateCall, AggregateFunction, DataType, Field as IrField, Input, NamedExpr, Pipeline,
     Program, Sink, Source,
 };
+use headrace_runner::{Fallback, Processor, Settings};
 use headrace_service::LOCK_NAME;
 use headrace_service::client::{self, Connection, Failure, Owner, RowSender, Start};
-use headrace_service::protocol::{Finished, Run};
+use headrace_service::protocol::{self, Finished, Run};
 
 use crate::build::{Page, attribute, int4, relation, tuple};
 
@@ -130,11 +131,17 @@ impl Heap {
         Run {
             program: Program::new(vec![], Pipeline { source, steps: vec![], sink }),
             parameters: vec![],
-            batches: vec![],
-            heaps: vec![self.blocks.clone()],
-            ranges: vec![],
-            fills_page_cache: true,
-            threads: 2,
+            tables: protocol::Tables::Heaps(protocol::Heaps {
+                heaps: vec![self.blocks.clone()],
+                fills_page_cache: true,
+                ..protocol::Heaps::default()
+            }),
+            settings: Settings {
+                processor: Processor::Cuda,
+                fallback: Fallback::Allow,
+                threads: 2,
+                ..Settings::default()
+            },
         }
     }
 

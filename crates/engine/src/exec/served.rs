@@ -1,0 +1,149 @@
+//! Runs in the process that owns the GPUs: which programs go there, and what comes back.
+//!
+//! A program goes there if all of its tables are Arrow files of this machine, which that process can open by itself. Its
+//! answer comes back in batches. If the process refuses the program, or is gone before the first row, the program runs
+//! here; why is in the report.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use datafusion::arrow::record_batch::RecordBatch;
+use headrace_columns::ColumnError;
+use headrace_flow::CancelToken;
+use headrace_ir::Program;
+use headrace_pipeline::{ExecError, WhyNot};
+use headrace_runner::{
+    ErrorClass, GpuService, Processor, Request, RunError, RunReport, Served, Settings, StreamTable,
+};
+use headrace_service::client::{self, Connection, Failure, HELLO_PATIENCE};
+use headrace_service::place::user_folder;
+use headrace_service::protocol::{self, Files};
+use std::sync::Arc;
+
+/// What the cores read of columns in less than the time of a few messages stays here, if that is for us to decide.
+const SERVED_BYTES_MIN: u64 = 16 << 20;
+
+/// A service that was found, and the tables that it is to open.
+struct Found {
+    connection: Connection,
+    files: Vec<Files>,
+}
+
+/// The service of a program over tables; `None`: none is wanted.
+///
+/// # Errors
+/// Why there is none.
+fn find(
+    program: &Program,
+    tables: &[Arc<StreamTable>],
+    settings: &Settings,
+    token: &CancelToken,
+) -> Option<Result<Found, WhyNot>> {
+    let folder: PathBuf = match (&settings.gpu_service, settings.processor) {
+        (GpuService::Off, _) | (_, Processor::Cpu | Processor::Off) => return None,
+        (GpuService::Auto, _) => user_folder(),
+        (GpuService::At(folder), _) => folder.clone(),
+    };
+    if settings.processor == Processor::Auto && bytes(program, tables) < SERVED_BYTES_MIN {
+        return None;
+    }
+    let connection = match Connection::open(&folder, HELLO_PATIENCE, token) {
+        Ok(connection) => connection,
+        // Nobody asked for one.
+        Err(failure) if failure.is_absence && settings.gpu_service == GpuService::Auto => {
+            return None;
+        }
+        Err(failure) => return Some(Err(WhyNot::new(failure.message))),
+    };
+    let files = |table: &Arc<StreamTable>| {
+        let name = table.name().to_string();
+        let description = table.source().description();
+        let description = description.map_err(|why| WhyNot::new(format!("{name}: {why}")))?;
+        Ok(Files { name, description })
+    };
+    let files = tables.iter().map(files).collect::<Result<_, _>>();
+    Some(files.map(|files| Found { connection, files }))
+}
+
+/// Bytes of the columns that a program reads.
+fn bytes(program: &Program, tables: &[Arc<StreamTable>]) -> u64 {
+    let of_source = |source: &headrace_ir::Source| {
+        let table = source.input.table().and_then(|table| tables.get(table));
+        let bytes = |table: &Arc<StreamTable>| {
+            source.ordinals.iter().map(|&column| table.column_bytes(column)).sum::<u64>()
+        };
+        table.map_or(0, bytes)
+    };
+    program.sources().map(of_source).sum()
+}
+
+/// Whether a GPU of the service would run a stage, or why not; `None`: no service would be asked.
+pub fn place(
+    program: &Program,
+    stage: usize,
+    tables: &[Arc<StreamTable>],
+    settings: &Settings,
+) -> Option<Result<(), WhyNot>> {
+    let token = CancelToken::new();
+    let Found { connection, files } = find(program, tables, settings, &token)?.ok()?;
+    let (program, settings) = (program.clone(), settings.clone());
+    let asked = protocol::Place { program, stage, tables: files, settings };
+    let placed = connection.place(asked, &token).ok()?;
+    Some(placed.map_err(WhyNot::new))
+}
+
+/// Runs a program by the service: its report, or that it is to be run here, with the reason if there is one.
+///
+/// # Errors
+/// What is wrong in the rows, or that the service went away after the first of them.
+pub fn run(
+    request: &Request<'_>,
+    emit: &(dyn Fn(RecordBatch) -> bool + Send + Sync),
+) -> Result<Result<RunReport, Option<WhyNot>>, RunError> {
+    let Request { program, parameters, tables, settings, token } = *request;
+    let Found { connection, files } = match find(program, tables, settings, token) {
+        None => return Ok(Err(None)),
+        Some(Err(why)) => return Ok(Err(Some(why))),
+        Some(Ok(found)) => found,
+    };
+    let pid = connection.pid;
+    let run = protocol::Run {
+        program: program.clone(),
+        parameters: parameters.to_vec(),
+        tables: protocol::Tables::Files(files),
+        settings: settings.clone(),
+    };
+    let (has_emitted, is_wanted) = (AtomicBool::new(false), AtomicBool::new(true));
+    let mut emit = |batch| {
+        has_emitted.store(true, Ordering::Relaxed);
+        let wanted = emit(batch);
+        is_wanted.store(wanted, Ordering::Relaxed);
+        wanted
+    };
+    match client::run_files(connection, run, token, &mut emit) {
+        Ok(finished) => {
+            let protocol::Finished { report, device, queued_ms, .. } = finished;
+            Ok(Ok(RunReport { served: Some(Served { pid, device, queued_ms }), ..report }))
+        }
+        Err(_) if token.is_cancelled() || !is_wanted.into_inner() => {
+            Err(ExecError::Cancelled.into())
+        }
+        Err(failure) if failure.is_of_the_place() && !has_emitted.into_inner() => {
+            Ok(Err(Some(WhyNot::new(failure.message))))
+        }
+        Err(failure) => Err(error(failure)),
+    }
+}
+
+fn error(Failure { class, message, overflow, .. }: Failure) -> RunError {
+    if let Some((type_name, place)) = overflow {
+        return RunError::Exec(ColumnError::Overflow { type_name, place }.into());
+    }
+    match class {
+        Some(class) => RunError::Elsewhere { class, message },
+        None => RunError::Elsewhere {
+            class: ErrorClass::Device,
+            message: format!("{message}, after the first rows of an answer\nhint: run it again"),
+        },
+    }
+}
