@@ -56,6 +56,16 @@ HR_DEVICE u32 text_word(const Text& text, u32 word)
     return left >= 4 ? value : value & ((1u << 8 * left) - 1u);
 }
 
+// The first eight bytes, zeros behind the end, as a number that orders as they do.
+HR_DEVICE i64 first_bytes(const Text& text)
+{
+    const u32 first = text.bytes > 0 ? text_word(text, 0) : 0, next = text.bytes > 4 ? text_word(text, 1) : 0;
+    const auto turned = [](u32 word) {
+        return word >> 24 | (word >> 8 & 0xff00u) | (word << 8 & 0xff0000u) | word << 24;
+    };
+    return i64((u64(turned(first)) << 32 | turned(next)) ^ 1ull << 63);
+}
+
 HR_DEVICE bool same_text(const Text& a, const Text& b)
 {
     if (a.bytes != b.bytes) return false;

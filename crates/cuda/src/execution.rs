@@ -9,6 +9,7 @@ pub use growing::{rehash_params, rehash_source};
 pub use steps_left::StepsLeft;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use headrace_gpu::{DeviceBuffer, Event, Stream};
@@ -27,7 +28,7 @@ use crate::kernels::Kernel;
 use crate::layout::SegmentLayout;
 use crate::program::{DeviceSegment, OutputColumn};
 use crate::progress::{Again, Progress};
-use crate::room::{OUTPUT_ROWS_MAX, RowRoom};
+use crate::room::{OUTPUT_ROWS_MAX, RowRoom, tile_ranges};
 use crate::rows::{RowOutput, RowTransfer};
 use crate::stats::CudaStats;
 use crate::status::{STATUS_BYTES, STATUS_ERROR_AT};
@@ -58,6 +59,8 @@ pub struct CudaExecution {
     has_flushed: bool,
     /// Around the kernels over resident columns.
     timing: (Event, Event),
+    /// Of rows in an order: see [`Param::LastWanted`].
+    pub(crate) last_wanted: i64,
     /// The counters.
     pub stats: CudaStats,
 }
@@ -72,14 +75,16 @@ struct LoadedProgram {
 pub(crate) struct Described {
     layout: SegmentLayout,
     descriptors: Arc<Kept<DeviceBuffer>>,
-    tiles: u64,
+    tiles: Range<u64>,
+    /// Rows of these tiles at most.
     rows: u64,
 }
 
 impl Described {
     /// Device memory of the descriptors.
     pub(crate) fn bytes(&self) -> u64 {
-        self.descriptors.capacity_bytes()
+        // Launches that share descriptors are told apart by where they begin.
+        if self.tiles.start == 0 { self.descriptors.capacity_bytes() } else { 0 }
     }
 }
 
@@ -106,6 +111,7 @@ impl CudaExecution {
             renewals: 0,
             has_flushed: false,
             timing: (gpu.event()?, gpu.event()?),
+            last_wanted: 0,
             stats: CudaStats::default(),
         };
         execution.upload_remaps()?;
@@ -269,7 +275,7 @@ impl CudaExecution {
         segments: &[DeviceSegment],
         row_capacity: u64,
     ) -> Result<Vec<Described>, CudaError> {
-        self.kernel_for(layout)?;
+        let index = self.kernel_for(layout)?;
         let limit = match self.outputs()? {
             Some((_, matches_max)) => (row_capacity / matches_max).min(LAUNCH_ROWS_MAX),
             None => LAUNCH_ROWS_MAX,
@@ -286,16 +292,28 @@ impl CudaExecution {
             let (now, later) = rest.split_at(count);
             rest = later;
             let (words, tiles) = self.describe(layout, now)?;
-            if tiles > 0 {
-                launches.push(Described {
-                    layout: layout.clone(),
-                    descriptors: self.device.upload(&word_bytes(&words))?,
-                    tiles,
-                    rows: now.iter().map(|s| u64::from(s.rows)).sum(),
-                });
+            if tiles == 0 {
+                continue;
             }
+            let descriptors = self.device.upload(&word_bytes(&words))?;
+            let rows = now.iter().map(|s| u64::from(s.rows)).sum::<u64>();
+            let tile_rows = u64::from(self.kernels[index].kernel.program.tuning.tile_rows());
+            let first = launches.is_empty() && self.drops_later(index);
+            let ranges = tile_ranges(tiles, first.then_some(tile_rows));
+            launches.extend(ranges.into_iter().map(|tiles| Described {
+                layout: layout.clone(),
+                descriptors: Arc::clone(&descriptors),
+                rows: rows.min((tiles.end - tiles.start) * tile_rows),
+                tiles,
+            }));
         }
         Ok(launches)
+    }
+
+    /// Whether a kernel drops rows by the last one that is wanted, so that what comes back from a first few rows keeps
+    /// later ones on the device.
+    fn drops_later(&self, kernel: usize) -> bool {
+        self.kernels[kernel].kernel.program.params.contains(&Param::LastWanted)
     }
 
     /// Runs over segments that lie in device memory and waits. Output rows go to `output`.
@@ -371,7 +389,7 @@ impl CudaExecution {
         let stream = Arc::clone(&self.stream);
         self.timing.0.record(&stream)?;
         for Described { layout, descriptors, tiles, .. } in launches {
-            let at = (descriptors.ptr(), *tiles);
+            let at = (descriptors.ptr(), tiles.clone());
             // SAFETY: as promised; the execution, which has the status, outlives its kernels.
             unsafe { self.launch(&stream, layout, at, status, None, None) }?;
         }
@@ -392,7 +410,7 @@ impl CudaExecution {
             return Err(ExecError::Internal("a launch without a state".into()).into());
         };
         let stream = Arc::clone(&self.stream);
-        let at = (descriptors.ptr(), *tiles);
+        let at = (descriptors.ptr(), tiles.clone());
         let (rows, mut progress) = match (rows, progress) {
             (Some(rows), progress) => (rows, progress),
             (None, Some(progress)) => {
@@ -406,6 +424,8 @@ impl CudaExecution {
         let mut again = Again::First;
         loop {
             self.timing.0.record(&stream)?;
+            self.last_wanted = output.last_wanted();
+            let at = at.clone();
             let seen = progress.as_deref_mut().map(|progress| (progress, again));
             // SAFETY: as promised; descriptors, status and row buffers outlive the waits below, and the
             // execution.

@@ -57,6 +57,11 @@ pub enum Param {
     RowsUsed,
     /// Number of rows for which the output buffers have room.
     RowsCapacity,
+    /// Number of the launch's first tile (`u32`), where launches share their descriptors.
+    FirstTile,
+    /// What [`SortedRows::last_word`](headrace_pipeline::cpu::SortedRows::last_word) is, which no wanted row comes after
+    /// (`i64`); the last word in the order: it is not known.
+    LastWanted,
     /// Number of output rows beyond which no warp begins a run of tiles (`u64`; all ones: none).
     RowLimit,
     /// Address of the values of an output column.

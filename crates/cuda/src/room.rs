@@ -5,10 +5,31 @@
 //! (`groups.rs`): above a limit nobody begins a run of tiles, and below it there is room for one run of every
 //! warp. The host takes the rows, and launches again where the warps left.
 
+use std::ops::Range;
+
 use headrace_pipeline::ExecError;
 
 /// Output rows of a launch at most, where rows multiply.
 pub(crate) const OUTPUT_ROWS_MAX: u64 = 32 << 20;
+
+/// Streamed rows of the first launch where what comes back of it keeps later rows on the device.
+const FIRST_ROWS: u64 = 8 << 10;
+
+/// How many times as many the next launch has: of rows in no order it leaves about so many times the wanted ones.
+const LATER_TIMES: u64 = 16;
+
+/// The tiles of each launch over descriptors of so many: one launch, or, given the rows of a tile, ones that grow.
+pub(crate) fn tile_ranges(tiles: u64, growing_by_rows: Option<u64>) -> Vec<Range<u64>> {
+    let Some(tile_rows) = growing_by_rows else { return vec![0..tiles] };
+    let (mut ranges, mut first) = (Vec::new(), 0);
+    let mut count = (FIRST_ROWS / tile_rows.max(1)).max(1);
+    while first < tiles {
+        let end = first.saturating_add(count).min(tiles);
+        ranges.push(first..end);
+        (first, count) = (end, count.saturating_mul(LATER_TIMES));
+    }
+    ranges
+}
 
 /// How a launch is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,5 +127,14 @@ mod tests {
         let room = RowRoom::of(1 << 30, 1, 8192, OUTPUT_ROWS_MAX);
         assert_eq!((room.capacity, room.may_fill), (1 << 30, false));
         assert_eq!(room.shape((132, 16)).unwrap().limit, None);
+    }
+
+    #[test]
+    fn growing_launches_take_every_tile_once() {
+        assert_eq!(tile_ranges(7, None), [0..7]);
+        assert_eq!(tile_ranges(0, Some(512)), []);
+        let ranges = tile_ranges(20_000, Some(512));
+        assert_eq!(ranges, [0..16, 16..272, 272..4368, 4368..20_000]);
+        assert_eq!(tile_ranges(3, Some(1 << 20)), [0..1, 1..3]);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
 use headrace_columns::ColumnError;
@@ -49,6 +49,8 @@ pub struct RowOutput<'a> {
     groups: Option<GroupStates>,
     sorted: Option<Mutex<Sorting>>,
     emitted_rows: AtomicU64,
+    /// See [`Param::LastWanted`](crate::fields::Param::LastWanted).
+    last_wanted: AtomicI64,
     refused: AtomicBool,
 }
 
@@ -90,8 +92,20 @@ impl<'a> RowOutput<'a> {
             }
             _ => {}
         }
-        let (emitted_rows, refused) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Self { bound: Arc::clone(bound), limit, emit, groups, sorted, emitted_rows, refused })
+        let descending = match &bound.sink {
+            BoundSink::Sorted { order, .. } => order.first().is_some_and(|key| key.descending),
+            _ => false,
+        };
+        Ok(Self {
+            bound: Arc::clone(bound),
+            limit,
+            emit,
+            groups,
+            sorted,
+            emitted_rows: AtomicU64::new(0),
+            last_wanted: AtomicI64::new(if descending { i64::MIN } else { i64::MAX }),
+            refused: AtomicBool::new(false),
+        })
     }
 
     /// Hashed groups that wait; `None` for another sink.
@@ -125,6 +139,9 @@ impl<'a> RowOutput<'a> {
                 let rows = row_vectors(columns, downloaded, rows)?;
                 let mut sorting = sorting.lock();
                 sorting.rows.take_in(&rows, order, *limit)?;
+                if let Some(word) = sorting.rows.last_word() {
+                    self.last_wanted.store(word, Ordering::Relaxed);
+                }
                 let bytes = sorting.rows.bytes();
                 Ok(sorting.memory.hold(bytes, "rows that are sorted")?)
             }
@@ -153,6 +170,12 @@ impl<'a> RowOutput<'a> {
             self.put(batch);
             !self.is_enough()
         })
+    }
+
+    /// What devices need not leave rows behind, by the first key of the order: see
+    /// [`Param::LastWanted`](crate::fields::Param::LastWanted).
+    pub fn last_wanted(&self) -> i64 {
+        self.last_wanted.load(Ordering::Relaxed)
     }
 
     /// Whether nobody wants more.

@@ -277,7 +277,8 @@ impl<'a> StreamProgram<'a> {
         let Slot { control_device, rows, layout, tiles, progress, .. } = &mut self.slots[slot];
         let Some(layout) = layout else { return Ok(()) };
         let status = control_device.ptr();
-        let descriptors = (status + DESCRIPTORS_AT as u64, *tiles);
+        let descriptors = (status + DESCRIPTORS_AT as u64, 0..*tiles);
+        self.execution.last_wanted = self.output.last_wanted();
         let rows = rows.as_ref().map(|rows| &rows.buffers);
         let progress = progress.as_mut().map(|progress| (progress, again));
         // SAFETY: the caller's promise; the slot's own memory stays as long as the program.

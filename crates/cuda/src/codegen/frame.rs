@@ -142,7 +142,13 @@ impl Generator<'_> {
     /// (`groups.rs`): hashed groups end it before their table is full, and output rows before their
     /// buffers are.
     fn run_loop(&mut self, plan: &SinkPlan) -> (Vec<String>, Option<String>) {
-        let first = "blockIdx.x * p.run_tiles";
+        let first = match &self.bound.sink {
+            BoundSink::Sorted { .. } => {
+                let tile = self.param(Param::FirstTile, "u32", "first_tile");
+                format!("{tile} + blockIdx.x * p.run_tiles")
+            }
+            _ => "blockIdx.x * p.run_tiles".to_string(),
+        };
         let (used, limit) = if plan.group_table.is_some() {
             let used = self.param(Param::GroupsUsed, "u32*", "groups_used");
             (used, self.param(Param::GroupLimit, "u32", "group_limit"))

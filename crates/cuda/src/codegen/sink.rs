@@ -1,6 +1,7 @@
 //! Sinks: dense aggregation and rows.
 
 use headrace_columns::repr::Repr;
+use headrace_ir::OrderKey;
 use headrace_pipeline::bound::{
     Accumulator, BoundExpr, BoundKey, BoundKind, BoundSink, BoundStep, DenseKey, Grouping,
 };
@@ -10,7 +11,7 @@ use crate::codegen::describe;
 use crate::codegen::generator::Generator;
 use crate::codegen::plan::sink::{SinkPlan, Where};
 use crate::codegen::refusal::{Result, refuse};
-use crate::codegen::text::{c_type, key_part};
+use crate::codegen::text::{c_type, i64_literal, is_integer, key_part};
 use crate::codegen::value::Held;
 use crate::fields::Param;
 use crate::groups::GroupKeyPart;
@@ -37,12 +38,12 @@ impl Generator<'_> {
             BoundSink::Aggregate { keys, accumulators, .. } => {
                 self.aggregate(plan, keys, accumulators)
             }
-            BoundSink::Rows { columns, .. } | BoundSink::Sorted { columns, .. } => {
-                for (_, expr) in columns {
-                    self.require(expr)?;
+            BoundSink::Rows { columns, .. } => self.rows(plan, columns),
+            BoundSink::Sorted { columns, order, limit } => {
+                if let (Some(key), Some(_)) = (order.first(), limit) {
+                    self.drop_later(&columns[key.column].1, *key)?;
                 }
-                self.leave_if_dead();
-                self.write_rows(plan, columns)
+                self.rows(plan, columns)
             }
             BoundSink::Build { .. } => refuse("builds are made on the CPU"),
         }
@@ -260,6 +261,49 @@ impl Generator<'_> {
             let place = self.place(Place::GroupText { column: key.field.name.clone() });
             self.leave_row_if("at == hr::NO_TEXT_ROOM", &place);
         }
+        Ok(())
+    }
+
+    fn rows(&mut self, plan: &SinkPlan, columns: &[(headrace_ir::Field, BoundExpr)]) -> Result<()> {
+        for (_, expr) in columns {
+            self.require(expr)?;
+        }
+        self.leave_if_dead();
+        self.write_rows(plan, columns)
+    }
+
+    /// Drops rows that by the first of the order's keys come after the last one that is wanted, as far as that was
+    /// known when the kernel was launched.
+    fn drop_later(&mut self, key: &BoundExpr, order: OrderKey) -> Result<()> {
+        let word = match &key.repr {
+            Repr::Str => "hr::first_bytes",
+            // Half of its values are no i64.
+            Repr::U64 => return Ok(()),
+            repr if is_integer(repr) => "i64",
+            _ => return Ok(()),
+        };
+        self.require(key)?;
+        self.leave_if_dead();
+        let last = self.param(Param::LastWanted, "i64", "last_wanted");
+        self.body.open("EACH_ROW(r)");
+        self.body.open("if (alive >> r & 1u)");
+        let value = self.value(key)?;
+        let (after, unknown) = match order.descending {
+            true => ("<", i64::MIN),
+            false => (">", i64::MAX),
+        };
+        let comes_after = format!("{word}({}) {after} {last}", value.code);
+        let comes_after = match (value.null, order.nulls_first) {
+            (None, _) => comes_after,
+            (Some(null), true) => format!("!({null}) && {comes_after}"),
+            (Some(null), false) => {
+                format!("{null} ? {last} != {} : {comes_after}", i64_literal(unknown))
+            }
+        };
+        self.body.line(format!("if ({comes_after}) alive &= ~(1u << r);"));
+        self.body.close();
+        self.body.close();
+        self.check_pending = true;
         Ok(())
     }
 

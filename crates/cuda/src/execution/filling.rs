@@ -1,6 +1,7 @@
 //! Launches whose room may fill before they are at their end: that of hashed groups (see `groups.rs`), or of
 //! output rows (`room.rs`).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use headrace_gpu::Stream;
@@ -46,7 +47,7 @@ impl CudaExecution {
     pub(super) unsafe fn launch_to_the_end(
         &mut self,
         layout: &SegmentLayout,
-        at: (u64, u64),
+        at: (u64, Range<u64>),
         progress: &mut Progress,
         output: &RowOutput<'_>,
     ) -> Result<(), CudaError> {
@@ -57,7 +58,9 @@ impl CudaExecution {
             let status = self.state.as_ref().map_or(0, DeviceState::status);
             self.timing.0.record(&stream)?;
             // SAFETY: the caller's promise.
-            unsafe { self.launch(&stream, layout, at, status, None, Some((progress, again))) }?;
+            unsafe {
+                self.launch(&stream, layout, at.clone(), status, None, Some((progress, again)))
+            }?;
             self.timing.1.record(&stream)?;
             self.take_status()?;
             self.add_kernel_ms()?;

@@ -1,5 +1,7 @@
 //! One launch: how it is cut, and the words of its parameters.
 
+use std::ops::Range;
+
 use headrace_gpu::{DeviceBuffer, Grid, LaunchArgs, Stream, launch};
 use headrace_pipeline::ExecError;
 
@@ -35,11 +37,12 @@ impl CudaExecution {
         &mut self,
         stream: &Stream,
         layout: &SegmentLayout,
-        (descriptors, tiles): (u64, u64),
+        (descriptors, range): (u64, Range<u64>),
         status: u64,
         rows: Option<&RowBuffers>,
         progress: Option<(&mut Progress, Again)>,
     ) -> Result<(), CudaError> {
+        let tiles = range.end.saturating_sub(range.start);
         if tiles == 0 {
             // What an earlier launch left says nothing about this one.
             progress.into_iter().for_each(|(progress, _)| progress.forget());
@@ -73,7 +76,9 @@ impl CudaExecution {
         for (position, param) in kernel.program.params.iter().enumerate() {
             let word = match *param {
                 Param::Segments => descriptors,
-                Param::Tiles => tiles,
+                Param::Tiles => range.end,
+                Param::FirstTile => range.start,
+                Param::LastWanted => self.last_wanted as u64,
                 Param::Error => status + STATUS_ERROR_AT as u64,
                 Param::FirstPlace => (index as u64) << PLACE_BITS,
                 Param::RunTiles => run_tiles,

@@ -398,7 +398,7 @@ pub fn run_segments(
         .iter()
         .map(|param| match *param {
             Param::Segments => descriptors,
-            Param::Tiles => tiles,
+            Param::Tiles | Param::FirstTile | Param::LastWanted => 0,
             Param::Error => status_memory.address(),
             Param::FirstPlace => 0,
             Param::RunTiles => shape.run_tiles,
@@ -452,6 +452,24 @@ pub fn run_segments(
     };
     let output = RowOutput::new(bound, options, &emit).unwrap();
     let mut flushes = 0;
+    // Rows in an order come in several launches, each of which knows what the ones before left.
+    let is_sorted = program.params.contains(&Param::LastWanted);
+    let ends = if is_sorted { vec![1, 3, tiles] } else { vec![tiles] };
+    let mut ends = ends.into_iter().filter(|end| *end <= tiles);
+    let mut first_tile = 0;
+    let begin = |params: &mut [u64], first_tile: u64, end: u64, output: &RowOutput<'_>| {
+        for (word, param) in params.iter_mut().zip(&program.params) {
+            match param {
+                Param::FirstTile => *word = first_tile,
+                Param::Tiles => *word = end,
+                Param::LastWanted => *word = output.last_wanted() as u64,
+                Param::RunsLeft => *word = 0,
+                _ => {}
+            }
+        }
+    };
+    let mut end = ends.next().unwrap_or(tiles);
+    begin(&mut params, first_tile, end, &output);
     loop {
         run(&library, &params, shape.blocks_max);
         let status = status_memory.bytes(16);
@@ -471,6 +489,12 @@ pub fn run_segments(
                     assert!(flushes <= tiles, "a launch that went on did nothing");
                     status_memory.fill(&[0; 16]);
                     params[at.unwrap()] = runs_left.address();
+                    continue;
+                }
+                if let Some(next) = ends.next() {
+                    (first_tile, end) = (end, next);
+                    status_memory.fill(&[0; 16]);
+                    begin(&mut params, first_tile, end, &output);
                     continue;
                 }
             }

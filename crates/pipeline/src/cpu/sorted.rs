@@ -33,6 +33,9 @@ use crate::cpu::rows::{OUTPUT_ROWS, append, cut_batch, empty};
 /// Rows that are gathered beyond those that are wanted, at least, before they are looked through.
 const SPARE_ROWS: usize = 4096;
 
+/// The same of rows that another processor made.
+const SPARE_ROWS_TAKEN: usize = 64;
+
 /// The rows of one worker.
 pub struct SortedRows {
     columns: Vec<Column>,
@@ -128,7 +131,7 @@ impl SortedRows {
             drop_later(context, columns, order, last)?;
         }
         append(&mut self.columns, columns.iter(), context)?;
-        self.shrink(order, limit)
+        self.shrink(order, limit, SPARE_ROWS)
     }
 
     /// Takes in rows that another processor made, column by column.
@@ -149,7 +152,21 @@ impl SortedRows {
                 _ => column.push(vector, count)?,
             }
         }
-        self.shrink(order, limit)
+        // Few rows come at a time, and each of them came over the link: what is known early keeps others away.
+        self.shrink(order, limit, SPARE_ROWS_TAKEN)
+    }
+
+    /// The first key of the last row that is wanted so far, as a word that orders as the key does: a text's first eight
+    /// bytes. `None`: not as many rows have come, or the key is NULL or has no such word.
+    pub fn last_word(&self) -> Option<i64> {
+        let last = self.last.as_ref()?.first()?.vector();
+        if !last.is_valid(0) {
+            return None;
+        }
+        match &last.data {
+            Data::Str(texts) => Some(first_bytes(texts[0])),
+            data => integers(data).map(|values| values[0]),
+        }
     }
 
     /// Takes in another worker's rows.
@@ -161,14 +178,19 @@ impl SortedRows {
     ) -> Result<(), ExecError> {
         let pairs = self.columns.iter_mut().zip(&other.columns);
         pairs.into_iter().try_for_each(|(own, theirs)| own.append(theirs))?;
-        self.shrink(order, limit)
+        self.shrink(order, limit, SPARE_ROWS)
     }
 
     /// Drops what is not wanted, once it is as much as what is.
-    fn shrink(&mut self, order: &[OrderKey], limit: Option<u64>) -> Result<(), ExecError> {
+    fn shrink(
+        &mut self,
+        order: &[OrderKey],
+        limit: Option<u64>,
+        spare_rows: usize,
+    ) -> Result<(), ExecError> {
         let wanted = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let rows = self.rows();
-        if rows < wanted.saturating_add(wanted.max(SPARE_ROWS)) {
+        if rows < wanted.saturating_add(wanted.max(spare_rows)) {
             return Ok(());
         }
         let mut numbers = numbers(rows)?;
@@ -231,6 +253,14 @@ impl Bound {
             self.steps.iter().any(can_fail) || columns.iter().any(|(_, expr)| expr.can_fail());
         (register < self.source_registers && !may_fail).then_some((register, *key))
     }
+}
+
+/// The first eight bytes of a text, zeros behind its end, as a number that orders as they do.
+fn first_bytes(text: &str) -> i64 {
+    let mut first = [0; 8];
+    let bytes = text.len().min(8);
+    first[..bytes].copy_from_slice(&text.as_bytes()[..bytes]);
+    (u64::from_be_bytes(first) ^ 1 << 63) as i64
 }
 
 /// One byte a row, 0 where it comes after a row whose key is not NULL.

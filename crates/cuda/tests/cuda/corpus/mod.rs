@@ -18,6 +18,7 @@ mod failures;
 mod filters;
 mod functions;
 mod joins;
+mod orders;
 mod texts;
 
 pub use aggregates::hashed_groups;
@@ -129,11 +130,16 @@ fn rows(columns: Vec<(&str, Expr)>) -> Sink {
     Sink::Rows { columns, limit: None }
 }
 
-/// The first of these rows, ordered by all their columns, each the other way round than the one before.
+/// The first of these rows, ordered by all their columns, each the other way round than the one before; with other
+/// limits the first one goes the other way, or has its NULLs behind.
 fn first_rows(columns: Vec<(&str, Expr)>, limit: u64) -> Sink {
     let Sink::Rows { columns, .. } = rows(columns) else { panic!("rows") };
-    let key =
-        |column| OrderKey { column, descending: column % 2 == 0, nulls_first: column % 3 == 0 };
+    let turn = limit as usize;
+    let key = |column| OrderKey {
+        column,
+        descending: (column + turn) % 2 == 0,
+        nulls_first: (column + turn) % 3 == 0,
+    };
     let order = (0..columns.len()).map(key).collect();
     Sink::Sorted { columns, order, limit: Some(limit) }
 }
@@ -213,6 +219,7 @@ pub fn cases() -> Vec<Case> {
         failures::failures(),
         functions::functions(),
         functions::failing_functions(),
+        orders::orders(),
     ]
     .concat()
 }

@@ -72,6 +72,16 @@ pub fn plain_texts() -> Vec<Case> {
             vec![],
             first_rows(vec![("f", reg("f")), ("a", reg("a")), ("e", either())], 40),
         ),
+        case_of(
+            "first rows by a text, upwards",
+            vec![],
+            first_rows(vec![("f", reg("f")), ("a", reg("a"))], 33),
+        ),
+        case_of(
+            "first rows by a text, NULLs behind",
+            vec![],
+            first_rows(vec![("f", reg("f")), ("a", reg("a"))], 35),
+        ),
         case_of("texts counted", vec![], by(&[], calls())),
         case_of("by text", vec![], by(&[("f", reg("f"))], calls())),
         case_of("by text of few rows", vec![small()], by(&[("f", reg("f"))], calls())),
