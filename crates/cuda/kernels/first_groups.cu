@@ -26,6 +26,8 @@ struct Params {
     // GATHER: words of a group, and where they go.
     u64* to;
     alignas(8) u32 words;
+    // LIST: the first number that is wanted, and for how many groups the list has room.
+    u64 first_number, room;
 };
 
 HR_DEVICE u32 first_row() { return blockIdx.x * BLOCK_THREADS + threadIdx.x; }
@@ -55,7 +57,12 @@ HR_KERNEL headrace_first_groups(HR_CONSTANT Params p)
     }
     for (u64 row = first_row(); row < p.rows; row += u64(gridDim.x) * BLOCK_THREADS) {
         if (p.step == LIST) {
-            if (p.numbers[row] <= p.prefix) p.list[atomicAdd(p.counts, u64(1))] = u32(row);
+            const u64 number = p.numbers[row];
+            if (number < p.first_number || number > p.prefix) continue;
+            // Of millions that tie, few ask for a place.
+            if (*const_cast<const volatile u64*>(p.counts) >= p.room) continue;
+            const u64 at = atomicAdd(p.counts, u64(1));
+            if (at < p.room) p.list[at] = u32(row);
             continue;
         }
         const u64* from = p.numbers + u64(p.list[row]) * p.words;

@@ -7,13 +7,15 @@
 //! ```
 //!
 //! The host still says which groups are the first: it sees all that tie by the first column of the order, and those
-//! whose numbers are equal though their values are not. What is asked of all groups, that totals fit their types, is
+//! whose numbers are equal though their values are not. Where that column is the whole order, any of those that tie with the
+//! last one will do, and it sees as many as are wanted. What is asked of all groups, that totals fit their types, is
 //! asked here.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use headrace_gpu::{DeviceBuffer, Grid, Source, Stream};
-use headrace_ir::{AggregateOutput, OrderKey};
+use headrace_ir::{AggregateOutput, FirstGroups, OrderKey};
 use headrace_pipeline::bound::{Bound, BoundSink};
 
 use crate::accumulator::DeviceAccumulator;
@@ -59,11 +61,15 @@ pub enum FirstStep {
         /// Counters by digit.
         counts: u64,
     },
-    /// Lists the groups whose number is at most `last`.
+    /// Lists groups whose number lies between two, both included, up to so many on the list.
     List {
+        /// The first number.
+        first: u64,
         /// The last.
         last: u64,
-        /// A counter, at 0.
+        /// For how many the list has room; of more it has any.
+        room: u64,
+        /// How many are on the list so far.
         count: u64,
         /// Group numbers of 32 bits.
         list: u64,
@@ -82,14 +88,35 @@ pub enum FirstStep {
 impl FirstStep {
     /// The parameter struct of `first_groups.cu`, field by field, over `rows` numbers, or groups on a list, from the address
     /// on.
-    pub fn params(self, (from, rows): (u64, u64)) -> [u64; 9] {
+    pub fn params(self, (from, rows): (u64, u64)) -> [u64; 11] {
         match self {
             Self::Count { prefix, shift, counts } => {
-                [0, from, rows, prefix, shift.into(), counts, 0, 0, 0]
+                [0, from, rows, prefix, shift.into(), counts, 0, 0, 0, 0, 0]
             }
-            Self::List { last, count, list } => [1, from, rows, last, 0, count, list, 0, 0],
-            Self::Gather { list, to, words } => [2, from, rows, 0, 0, 0, list, to, words],
+            Self::List { first, last, room, count, list } => {
+                [1, from, rows, last, 0, count, list, 0, 0, first, room]
+            }
+            Self::Gather { list, to, words } => [2, from, rows, 0, 0, 0, list, to, words, 0, 0],
         }
+    }
+}
+
+/// Whether groups of a number that is not the first or the last of all have the same value: there values that have no
+/// number of their own share one, and NULLs.
+fn is_exact(number: u64) -> bool {
+    !matches!(number, 0 | u64::MAX)
+}
+
+/// How the groups up to `last` are listed, `up_to` of them, and how many come on the list: all, or, where any of those that
+/// tie will do, the ones before `last` and as many of it as are wanted.
+pub fn listing(
+    (wanted, up_to): (u64, u64),
+    last: u64,
+    any_will_do: bool,
+) -> (Vec<RangeInclusive<u64>>, u64) {
+    match any_will_do && up_to > wanted.saturating_add(SPARE_GROUPS) && is_exact(last) {
+        true => (vec![0..=last - 1, last..=last], wanted),
+        false => (vec![0..=last], up_to),
     }
 }
 
@@ -128,14 +155,15 @@ pub(crate) fn first_groups(
     state: &DeviceState,
 ) -> Result<Option<DeviceState>, CudaError> {
     let Some(groups) = &state.groups else { return Ok(None) };
-    let Some((wanted, by)) = wanted(&program.bound) else { return Ok(None) };
+    let Some(first) = wanted(&program.bound) else { return Ok(None) };
+    let (wanted, by) = (first.groups.max(1), first.by[0]);
     let rows = groups.room.groups(state.take_groups_used(stream)?) as u64;
     if rows < GROUPS_MIN || wanted > rows / 4 {
         return Ok(None);
     }
     let Some((column, checked)) = columns(program, groups, by) else { return Ok(None) };
     let search = Search { device, stream, state, groups, rows };
-    let chosen = search.first(&column, &checked, by, wanted).and_then(|found| match found {
+    let chosen = search.first(&column, &checked, first).and_then(|found| match found {
         Some((list, count)) => search.gather(program, &list, count).map(Some),
         None => Ok(None),
     });
@@ -145,11 +173,11 @@ pub(crate) fn first_groups(
     }
 }
 
-/// How many groups are wanted, and what orders them first.
-fn wanted(bound: &Bound) -> Option<(u64, OrderKey)> {
+/// Which groups are wanted, if they are in an order.
+fn wanted(bound: &Bound) -> Option<&FirstGroups> {
     match &bound.sink {
         BoundSink::Aggregate { output: AggregateOutput::First(first), .. } => {
-            Some((first.groups.max(1), *first.by.first()?))
+            Some(first).filter(|first| !first.by.is_empty())
         }
         _ => None,
     }
@@ -191,9 +219,9 @@ impl Search<'_> {
         &self,
         column: &GroupColumn,
         checked: &[GroupColumn],
-        by: OrderKey,
-        wanted: u64,
+        first: &FirstGroups,
     ) -> Result<Option<(DeviceBuffer, u64)>, CudaError> {
+        let by = first.by[0];
         let groups = self.state.group_addresses(self.groups);
         // SAFETY: the state holds the groups, and the stream alone uses them.
         if !unsafe { all_fit(self.device, self.stream, checked, (&groups, self.rows)) }? {
@@ -207,7 +235,7 @@ impl Search<'_> {
         let found = unsafe {
             column
                 .queue_order(self.device, self.stream, &groups, self.rows, to)
-                .and_then(|()| self.listed((&numbers, &counts), wanted))
+                .and_then(|()| self.listed((&numbers, &counts), first))
         };
         // Whatever was queued uses what is about to go.
         self.stream.synchronize()?;
@@ -221,10 +249,11 @@ impl Search<'_> {
     unsafe fn listed(
         &self,
         (numbers, counts): (&DeviceBuffer, &DeviceBuffer),
-        wanted: u64,
+        first: &FirstGroups,
     ) -> Result<Option<(DeviceBuffer, u64)>, CudaError> {
+        let wanted = first.groups.max(1);
         let from = (numbers.ptr(), self.rows);
-        let (last, count) = last_wanted((wanted, SPARE_GROUPS), |prefix, shift| {
+        let (last, up_to) = last_wanted((wanted, SPARE_GROUPS), |prefix, shift| {
             let step = FirstStep::Count { prefix, shift, counts: counts.ptr() };
             // SAFETY: the caller's promise.
             unsafe { self.clear(counts).and_then(|()| self.queue(step, from)) }?;
@@ -235,13 +264,21 @@ impl Search<'_> {
             by_digit.iter_mut().zip(words).for_each(|(to, word)| *to = word);
             Ok::<_, CudaError>(by_digit)
         })?;
+        let any_will_do = first.by.len() == 1 && !first.with_ties;
+        let (ranges, count) = listing((wanted, up_to), last, any_will_do);
         if count > self.rows / 2 {
             return Ok(None);
         }
         let list = self.device.alloc(count as usize * 4)?;
-        let step = FirstStep::List { last, count: counts.ptr(), list: list.ptr() };
-        // SAFETY: the caller's promise; `count` groups have such a number. The list stays until the wait below.
-        let queued = unsafe { self.clear(counts).and_then(|()| self.queue(step, from)) };
+        // SAFETY: the caller's promise; the list has the room that is told, and stays until the wait below.
+        let mut queued = unsafe { self.clear(counts) };
+        for numbers in ranges {
+            let (first, last) = numbers.into_inner();
+            let (count_at, list) = (counts.ptr(), list.ptr());
+            let step = FirstStep::List { first, last, room: count, count: count_at, list };
+            // SAFETY: as above.
+            queued = queued.and_then(|()| unsafe { self.queue(step, from) });
+        }
         self.stream.synchronize()?;
         queued.map(|()| Some((list, count)))
     }

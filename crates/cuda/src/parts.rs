@@ -4,7 +4,7 @@ pub use crate::accumulator::DeviceAccumulator;
 pub use crate::decode::accumulator_state;
 pub use crate::execution::{CudaExecution, rehash_params, rehash_source};
 pub use crate::fields::Param;
-pub use crate::first_groups::{FirstStep, first_groups_source, last_wanted};
+pub use crate::first_groups::{FirstStep, first_groups_source, last_wanted, listing};
 pub use crate::gather::gather_source;
 pub use crate::group_columns::{
     ColumnTarget, GroupAddresses, GroupColumn, NumberOrder, group_column_source,

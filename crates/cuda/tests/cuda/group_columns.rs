@@ -1,12 +1,13 @@
 //! Groups as columns of the device: another pipeline that reads them there finds what the host makes of
 //! them.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use headrace_cuda::parts::{
     ColumnTarget, DeviceColumn, DeviceGroups, DeviceSegment, FirstStep, GroupColumn, NumberOrder,
-    first_groups_source, group_column_source, last_wanted,
+    first_groups_source, group_column_source, last_wanted, listing,
 };
 use headrace_cuda::{CudaProgram, RowOutput, SegmentLayout, Tuning};
 use headrace_ir::{AggregateOutput, Field, FirstGroups, Input, OrderKey, Pipeline, Sink, Source};
@@ -143,6 +144,47 @@ fn host_shim_groups_as_columns_are_what_the_host_makes_of_them() {
     }
 }
 
+/// Lists groups as [`listing`] says.
+fn list_groups(
+    library: &Path,
+    from: (u64, u64),
+    (ranges, room): &(Vec<RangeInclusive<u64>>, u64),
+    (count, list): (&mut Memory, &mut Memory),
+) {
+    for numbers in ranges {
+        let (count, list) = (count.address(), list.address());
+        let (first, last) = (*numbers.start(), *numbers.end());
+        let step = FirstStep::List { first, last, room: *room, count, list };
+        run(library, &step.params(from), 3);
+    }
+}
+
+/// Where the column is the whole order, the list has the wanted number of groups, with the numbers that come first.
+fn any_of_those_that_tie_will_do(
+    library: &Path,
+    (numbers, rows): (&mut Memory, u64),
+    (wanted, last): (u64, u64),
+) {
+    if matches!(last, 0 | u64::MAX) || wanted > rows {
+        return;
+    }
+    // As where very many tie.
+    let (ranges, room) = listing((wanted, u64::MAX), last, true);
+    assert_eq!(room, wanted);
+    let (mut count, mut list) = (Memory::zeroed(16), Memory::zeroed(room as usize * 4));
+    let from = (numbers.address(), rows);
+    list_groups(library, from, &(ranges, room), (&mut count, &mut list));
+    let words = numbers.bytes(rows as usize * 8);
+    let number = |group: usize| u64::from_le_bytes(words[8 * group..][..8].try_into().unwrap());
+    let mut all: Vec<u64> = (0..rows as usize).map(number).collect();
+    all.sort_unstable();
+    let groups = list.bytes(room as usize * 4);
+    let groups = groups.as_chunks::<4>().0.iter().map(|group| u32::from_le_bytes(*group));
+    let mut found: Vec<u64> = groups.map(|group| number(group as usize)).collect();
+    found.sort_unstable();
+    assert_eq!(found, all[..wanted as usize]);
+}
+
 /// The groups of a run that come first by a column, as the steps of the device leave them, as output.
 fn first_on_shim(
     (bound, program, library): (&Arc<Bound>, &CudaProgram, &Path),
@@ -165,9 +207,10 @@ fn first_on_shim(
     };
     let (last, chosen) = last_wanted((wanted, 0), count)?;
     let (mut listed, mut list) = (Memory::zeroed(16), Memory::zeroed(chosen as usize * 4));
-    let step = FirstStep::List { last, count: listed.address(), list: list.address() };
-    run(library, &step.params(from), 3);
+    let whole = listing((wanted, chosen), last, false);
+    list_groups(library, from, &whole, (&mut listed, &mut list));
     assert_eq!(listed.bytes(8), chosen.to_le_bytes());
+    any_of_those_that_tie_will_do(library, (&mut numbers, left.rows), (wanted, last));
     let mut gathered = |from: u64, bytes: u64| {
         let mut to = Memory::zeroed((chosen * bytes) as usize);
         let (list, words) = (list.address(), bytes / 8);
