@@ -81,6 +81,7 @@ impl StartArgs {
             idle_exit: self.idle_exit,
             postmaster: None,
             log: None,
+            open_devices: true,
             detach: !self.foreground,
         }
     }

@@ -7,8 +7,9 @@
 //! - What a GPU has yet to do before it answers (its *start*) is estimated from the bytes that are not
 //!   there yet, a compilation, and a device that is not open.
 //! - If the cores are expected to be done before that, they run. What their runs over a table take adds
-//!   up; once it is as much as the start, the GPU is begun, since whoever asks so often asks again. That
-//!   is never more than twice what the better choice from the beginning would have taken.
+//!   up; once it is as much as the start, the GPU is begun, since whoever asks so often asks again, and the
+//!   start is taken off the sum. That is never more than twice what the better choice from the beginning
+//!   would have taken.
 //! - Once both have run, the faster one runs. A table that does not fit device memory has its start at
 //!   every run.
 //!
@@ -43,8 +44,8 @@ const FIRST_BYTES_PER_S: f64 = 20e9;
 /// How fast a table streams over the link that comes again and again.
 const LINK_BYTES_PER_S: f64 = 50e9;
 
-/// What compiling a kernel takes, and opening a device.
-const COMPILE_MS: f64 = 1500.0;
+/// What a kernel takes that is compiled in haste, and opening a device.
+const COMPILE_MS: f64 = 350.0;
 const OPEN_MS: f64 = 400.0;
 
 /// Pipelines and tables of which times are kept; the one used longest ago leaves.
@@ -90,7 +91,7 @@ struct Times {
 /// What is known of a table's columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Account {
-    /// What the cores took since a GPU was begun for the table.
+    /// What the cores took, less what GPUs were begun with for it.
     spent_ms: f64,
     /// Columns that were brought to GPUs.
     brought: BTreeSet<usize>,
@@ -131,14 +132,20 @@ impl Placements {
         state.account(table).spent_ms += ms;
     }
 
-    /// Takes note of a run on GPUs.
-    pub(crate) fn ran_on_gpus(&self, pipeline: &Pipeline, table: &Arc<dyn Table>, ms: f64) {
+    /// Takes note of a run on GPUs, which began with what was expected to take so long.
+    pub(crate) fn ran_on_gpus(
+        &self,
+        pipeline: &Pipeline,
+        table: &Arc<dyn Table>,
+        ms: f64,
+        start_ms: f64,
+    ) {
         let mut state = self.state.lock();
         let account = state.account(table);
         let columns = &pipeline.source.ordinals;
         let had_all = columns.iter().all(|column| account.brought.contains(column));
         account.brought.extend(columns);
-        account.spent_ms = 0.0;
+        account.spent_ms = (account.spent_ms - start_ms).max(0.0);
         let times = state.times(pipeline, table);
         if had_all && times.is_compiled {
             times.gpu_ms = Some(ms);
@@ -198,8 +205,8 @@ fn used_last<T>(entries: &mut Vec<T>, known: Option<usize>, new: impl FnOnce() -
     &mut entries[last]
 }
 
-/// Whether GPUs are to run a pipeline; why not, if the cores are.
-fn choose(times: &Times, account: &Account, facts: Facts) -> Result<(), WhyNot> {
+/// What GPUs that are to run a pipeline begin with, in milliseconds; why not, if the cores are to run it.
+fn choose(times: &Times, account: &Account, facts: Facts) -> Result<f64, WhyNot> {
     if let Some(refusal) = &times.refusal {
         return Err(refusal.clone());
     }
@@ -212,7 +219,7 @@ fn choose(times: &Times, account: &Account, facts: Facts) -> Result<(), WhyNot> 
         return if cores_ms < gpu_ms {
             cores(cores_ms, gpu_ms, "at their last runs")
         } else {
-            Ok(())
+            Ok(0.0)
         };
     }
     let guess_ms = facts.bytes as f64 / (CORE_BYTES_PER_S * facts.threads.max(1) as f64) * 1e3;
@@ -226,14 +233,14 @@ fn choose(times: &Times, account: &Account, facts: Facts) -> Result<(), WhyNot> 
     let open_ms = if facts.cache_bytes.is_none() { OPEN_MS } else { 0.0 };
     let start_ms = bring_ms + compile_ms + open_ms;
     if start_ms <= cores_ms || (stays && account.spent_ms >= start_ms) {
-        return Ok(());
+        return Ok(start_ms);
     }
     let what = if stays { "until it begins" } else { "for a table that does not fit its memory" };
     cores(cores_ms, start_ms, what)
 }
 
 impl Runner {
-    /// Whether `auto` has GPUs run a pipeline.
+    /// Whether `auto` has GPUs run a pipeline, and what they begin with, in milliseconds.
     ///
     /// # Errors
     /// Why the cores are to run it.
@@ -242,7 +249,7 @@ impl Runner {
         pipeline: &Pipeline,
         table: &StreamTable,
         settings: &Settings,
-    ) -> Result<(), WhyNot> {
+    ) -> Result<f64, WhyNot> {
         let source = table.source();
         if source.comes_once() {
             return Err(WhyNot::new("auto: a kernel is not made for rows that operators make"));
@@ -296,7 +303,10 @@ impl Runner {
         // What is missing in the program comes before what is missing in the machine.
         check_kernel(pipeline, &program.stages, table)?;
         self.cuda(&settings.devices)?;
-        if asked == Processor::Auto { self.choose(pipeline, table, settings) } else { Ok(()) }
+        match asked {
+            Processor::Auto => self.choose(pipeline, table, settings).map(drop),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -348,14 +358,14 @@ mod tests {
     #[test]
     fn the_cores_run_first_and_a_gpu_once_they_took_as_long_as_its_start() {
         let times = Times { cores_ms: Some(245.0), ..Times::default() };
-        // 0.4 s over the link and 1.5 s for a kernel.
+        // 0.4 s over the link and 0.35 s for a kernel.
         assert!(!is_gpu(&Times::default(), 0.0, FACTS));
-        assert!(!is_gpu(&times, 1800.0, FACTS));
-        assert!(is_gpu(&times, 1950.0, FACTS));
+        assert!(!is_gpu(&times, 700.0, FACTS));
+        assert!(is_gpu(&times, 800.0, FACTS));
         let closed = Facts { cache_bytes: None, ..FACTS };
-        assert!(!is_gpu(&times, 1950.0, closed), "a device is to be opened, too");
+        assert!(!is_gpu(&times, 800.0, closed), "a device is to be opened, too");
         let brought = Facts { missing_bytes: 0, ..FACTS };
-        assert!(is_gpu(&times, 1500.0, brought) && !is_gpu(&times, 1400.0, brought));
+        assert!(is_gpu(&times, 360.0, brought) && !is_gpu(&times, 340.0, brought));
         let compiled = Times { is_compiled: true, ..times };
         assert!(is_gpu(&compiled, 0.0, brought), "nothing is left to begin with");
     }

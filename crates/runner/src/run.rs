@@ -374,9 +374,14 @@ impl Run<'_> {
         if matches!(settings.processor, Processor::Cpu | Processor::Off) {
             return on_cpu(&task, None);
         }
-        if is_auto && let Err(reason) = self.runner.choose(pipeline, table, settings) {
-            return on_cpu(&task, Some(reason));
-        }
+        let chosen = match is_auto {
+            true => self.runner.choose(pipeline, table, settings),
+            false => Ok(0.0),
+        };
+        let start_ms = match chosen {
+            Ok(start_ms) => start_ms,
+            Err(reason) => return on_cpu(&task, Some(reason)),
+        };
         let must = settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
         if !must && let Some(reason) = placements.refusal(pipeline, source) {
             return on_cpu(&task, Some(reason));
@@ -386,7 +391,7 @@ impl Run<'_> {
         let error = match watched.through(|outlet| cuda::run(&Task { outlet, ..task })) {
             Ok(done) => {
                 if is_auto {
-                    placements.ran_on_gpus(pipeline, source, ms_since(started));
+                    placements.ran_on_gpus(pipeline, source, ms_since(started), start_ms);
                 }
                 return Ok(Streamed { done, processor: "cuda", why_not: None });
             }

@@ -29,6 +29,9 @@ pub struct Options {
     /// --detach: headrace-service.log, else stderr)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Opens the GPUs at once; otherwise the first run does.
+    #[arg(long)]
+    pub open_devices: bool,
     /// Goes on in a process of its own, and returns when that can be asked.
     #[arg(long)]
     pub detach: bool,

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headrace_runner::Devices;
+
 use crate::options::Options;
 use crate::process::{self, Ends, Ready, say};
 use crate::session;
@@ -51,6 +53,9 @@ fn started(options: &Options, ready: &mut Ready) -> Result<(), String> {
     let listener = listen().map_err(|cause| format!("{SOCKET_NAME}: {cause}"))?;
     let shared = Arc::new(Shared::new(options));
     ready.tell(Ok(()));
+    if options.open_devices {
+        open_all(&shared);
+    }
     say(&format!(
         "started, processor {}, {} runs at a time",
         options.processor, options.limits.runs
@@ -66,6 +71,18 @@ fn started(options: &Options, ready: &mut Ready) -> Result<(), String> {
             Ok(())
         }
         Err(cause) => Err(format!("cannot wait for sessions: {cause}")),
+    }
+}
+
+/// On a thread of its own; whoever comes first opens them otherwise.
+fn open_all(shared: &Arc<Shared>) {
+    let shared = Arc::clone(shared);
+    let open = move || match shared.runner.cuda(&Devices::All) {
+        Ok(device) => say(&format!("{} is open", device.device().info().name)),
+        Err(why) => say(&format!("no GPU: {why}")),
+    };
+    if let Err(cause) = std::thread::Builder::new().name("open".into()).spawn(open) {
+        say(&format!("no thread to open the GPUs: {cause}"));
     }
 }
 

@@ -21,11 +21,15 @@ use headrace_pipeline::state::finish_dense;
 use crate::corpus;
 use crate::data::{Shape, Table};
 use crate::differential::{
-    Answer, assert_left, assert_same, bound_of, left_on_cpu, lines, on_cpu, shapes, text_shapes,
+    Answer, assert_left, assert_same, bound_of, failed_of, left_on_cpu, lines, on_cpu, shapes,
+    text_shapes,
 };
 
 fn open() -> Arc<CudaDevice> {
-    CudaDevice::open(0, CudaOptions { borrows_max: 0, ..CudaOptions::default() }).unwrap()
+    // One rung of the ladder: kernels differ in registers alone, and all three take three times as long to compile.
+    let options =
+        CudaOptions { borrows_max: 0, tuning: Some(Tuning::FULL), ..CudaOptions::default() };
+    CudaDevice::open(0, options).unwrap()
 }
 
 /// What `run` leaves and puts out.
@@ -124,41 +128,23 @@ fn compare_on_gpu(
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_answers_as_the_cpu_processor_does() {
-    let device = open();
-    let builds = corpus::builds();
-    let failed = Mutex::new(Vec::new());
-    let cases = corpus::cases().into_iter();
-    let shaped = |case: corpus::Case| shapes().into_iter().map(move |shape| (case.clone(), shape));
-    let work = Mutex::new(cases.flat_map(shaped).collect::<Vec<_>>().into_iter());
-    // Compilation is what takes its time.
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let next = work.lock().unwrap().next();
-                    let Some((case, shape)) = next else { break };
-                    let compare = || compare_on_gpu(&device, &case, shape, &builds);
-                    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(compare)).is_err() {
-                        failed.lock().unwrap().push(format!("{} {shape:?}", case.name));
-                    }
-                }
-            });
-        }
-    });
-    let failed = failed.into_inner().unwrap();
+    compare_all_on_gpu(corpus::cases(), &shapes());
+}
+
+/// On all cores: compilation is what takes its time.
+fn compare_all_on_gpu(cases: Vec<corpus::Case>, shapes: &[Shape]) {
+    let (device, builds) = (open(), corpus::builds());
+    let shaped = |case: corpus::Case| shapes.iter().map(move |shape| (case.clone(), *shape));
+    let work = cases.into_iter().flat_map(shaped);
+    let work = work.map(|(case, shape)| (format!("{} {shape:?}", case.name), (case, shape)));
+    let failed = failed_of(work, |(case, shape)| compare_on_gpu(&device, &case, shape, &builds));
     assert!(failed.is_empty(), "{} differ: {failed:#?}", failed.len());
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_plain_texts_answer_as_the_cpu_processor_does() {
-    let (device, builds) = (open(), corpus::builds());
-    for case in corpus::plain_texts() {
-        for shape in text_shapes() {
-            compare_on_gpu(&device, &case, shape, &builds);
-        }
-    }
+    compare_all_on_gpu(corpus::plain_texts(), &text_shapes());
 }
 
 #[test]
@@ -444,7 +430,11 @@ fn two_gpus_answer_as_the_cpu_processor_does() {
 #[ignore = "needs a GPU"]
 fn gpu_two_devices_of_one_gpu_answer_as_one() {
     let half = || {
-        let options = CudaOptions { memory_bytes: Some(16 << 30), ..CudaOptions::default() };
+        let options = CudaOptions {
+            memory_bytes: Some(16 << 30),
+            tuning: Some(Tuning::FULL),
+            ..CudaOptions::default()
+        };
         CudaDevice::open(0, options).unwrap()
     };
     on_several_threads(|| vec![half(), half()]);
