@@ -23,7 +23,7 @@ fn ask() -> Result<Devices, Failure> {
         };
         connection.devices(token)
     });
-    asked.unwrap_or_else(|cause| Err(Failure { class: None, message: cause.to_string() }))
+    asked.unwrap_or_else(|cause| Err(Failure::lost(cause.to_string())))
 }
 
 /// A row a GPU; a notice says why there is none.

@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 
 use headrace_cuda::{CudaProgram, SegmentLayout, Tuning};
 use headrace_format::{ChunkOptions, Table};
-use headrace_ir::{Field, Pipeline, Program, Scalar, Value};
+use headrace_ir::{Expr, Field, NamedExpr, Pipeline, Program, Scalar, Sink, Value};
 use headrace_pipeline::WhyNot;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::build::BuildOptions;
@@ -37,6 +37,16 @@ use crate::table::StreamTable;
 /// What a core does of a pipeline in a second, before one has run: two filters and a sum take a third of
 /// it, a join of three twice.
 const CORE_BYTES_PER_S: f64 = 2e9;
+
+/// What a core takes for a row of so many groups that their table is in no cache: to find the group, and its part in
+/// merging, spilling and finishing them (TPC-H queries 13 and 18).
+const CORE_GROUPED_NS: f64 = 100.0;
+
+/// Groups from which on that is so.
+const MANY_GROUPS: u128 = 1 << 22;
+
+/// Of rows that conditions or joins come before, so many are grouped, as long as nothing else is known.
+const LEFT_SHARE: f64 = 0.25;
 
 /// How fast columns come to a device the first time, through slots.
 const FIRST_BYTES_PER_S: f64 = 20e9;
@@ -103,6 +113,8 @@ struct Facts {
     /// Bytes of the columns, and those of them that no GPU was brought yet.
     bytes: u64,
     missing_bytes: u64,
+    /// Rows that go to many groups.
+    grouped_rows: f64,
     threads: usize,
     /// Bytes of columns that the GPUs keep; `None`: none is open yet.
     cache_bytes: Option<u64>,
@@ -205,6 +217,26 @@ fn used_last<T>(entries: &mut Vec<T>, known: Option<usize>, new: impl FnOnce() -
     &mut entries[last]
 }
 
+/// About how many rows of a table go to many groups: those of columns of numbers that lie far apart. Of other keys it is
+/// not known, and none are counted.
+fn grouped_rows(pipeline: &Pipeline, table: &dyn Table) -> f64 {
+    let Sink::Aggregate { keys, .. } = &pipeline.sink else { return 0.0 };
+    let rows = table.rows().unwrap_or(0);
+    let values = |key: &NamedExpr| {
+        let Expr::Register { index, .. } = key.expr else { return 1 };
+        let Some(&column) = pipeline.source.ordinals.get(index) else { return 1 };
+        if table.dictionary(column).is_some() {
+            return 1;
+        }
+        let stats = table.column_stats(column);
+        let span = stats.max.zip(stats.min).map(|(max, min)| max.abs_diff(min));
+        span.map_or(1, |span| u128::from(span) + 1)
+    };
+    let groups = keys.iter().map(values).fold(1, u128::saturating_mul).min(rows.into());
+    let share = if pipeline.steps.is_empty() { 1.0 } else { LEFT_SHARE };
+    if groups < MANY_GROUPS { 0.0 } else { rows as f64 * share }
+}
+
 /// What GPUs that are to run a pipeline begin with, in milliseconds; why not, if the cores are to run it.
 fn choose(times: &Times, account: &Account, facts: Facts) -> Result<f64, WhyNot> {
     if let Some(refusal) = &times.refusal {
@@ -222,7 +254,9 @@ fn choose(times: &Times, account: &Account, facts: Facts) -> Result<f64, WhyNot>
             Ok(0.0)
         };
     }
-    let guess_ms = facts.bytes as f64 / (CORE_BYTES_PER_S * facts.threads.max(1) as f64) * 1e3;
+    let threads = facts.threads.max(1) as f64;
+    let read_ms = facts.bytes as f64 / (CORE_BYTES_PER_S * threads) * 1e3;
+    let guess_ms = read_ms + facts.grouped_rows * CORE_GROUPED_NS / threads / 1e6;
     let cores_ms = times.cores_ms.unwrap_or(guess_ms);
     let stays = facts.cache_bytes.is_none_or(|cache_bytes| facts.bytes <= cache_bytes);
     let bring_ms = match stays {
@@ -269,6 +303,7 @@ impl Runner {
         let facts = Facts {
             bytes: of(&mut columns.clone()),
             missing_bytes: of(&mut columns.filter(is_missing)),
+            grouped_rows: grouped_rows(pipeline, &**source),
             threads: settings.threads,
             cache_bytes: is_open.then(|| self.device_cache_bytes()),
         };
@@ -347,6 +382,7 @@ mod tests {
     const FACTS: Facts = Facts {
         bytes: 8_000_000_000,
         missing_bytes: 8_000_000_000,
+        grouped_rows: 0.0,
         threads: 16,
         cache_bytes: Some(60_000_000_000),
     };
@@ -373,6 +409,15 @@ mod tests {
     #[test]
     fn few_cores_do_not_outrun_a_gpu_that_has_to_begin() {
         assert!(is_gpu(&Times::default(), 0.0, Facts { threads: 1, ..FACTS }));
+    }
+
+    #[test]
+    fn many_groups_take_the_cores_longer_than_a_gpu_to_begin() {
+        assert!(!is_gpu(&Times::default(), 0.0, FACTS));
+        let grouped = Facts { grouped_rows: 600e6, ..FACTS };
+        assert!(is_gpu(&Times::default(), 0.0, grouped), "3.75 s of the cores");
+        let known = Times { cores_ms: Some(245.0), ..Times::default() };
+        assert!(!is_gpu(&known, 0.0, grouped), "what was measured is known better");
     }
 
     #[test]

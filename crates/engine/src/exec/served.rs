@@ -32,13 +32,13 @@ struct Found {
 /// The service of a program over tables; `None`: none is wanted.
 ///
 /// # Errors
-/// Why there is none.
+/// Why it is not asked, and whether it runs.
 fn find(
     program: &Program,
     tables: &[Arc<StreamTable>],
     settings: &Settings,
     token: &CancelToken,
-) -> Option<Result<Found, WhyNot>> {
+) -> Option<Result<Found, (WhyNot, bool)>> {
     let folder: PathBuf = match (&settings.gpu_service, settings.processor) {
         (GpuService::Off, _) | (_, Processor::Cpu | Processor::Off) => return None,
         (GpuService::Auto, _) => user_folder(),
@@ -53,12 +53,13 @@ fn find(
         Err(failure) if failure.is_absence && settings.gpu_service == GpuService::Auto => {
             return None;
         }
-        Err(failure) => return Some(Err(WhyNot::new(failure.message))),
+        Err(failure) => return Some(Err((WhyNot::new(failure.message), false))),
     };
     let files = |table: &Arc<StreamTable>| {
         let name = table.name().to_string();
         let description = table.source().description();
-        let description = description.map_err(|why| WhyNot::new(format!("{name}: {why}")))?;
+        let description =
+            description.map_err(|why| (WhyNot::new(format!("{name}: {why}")), true))?;
         Ok(Files { name, description })
     };
     let files = tables.iter().map(files).collect::<Result<_, _>>();
@@ -92,18 +93,28 @@ pub fn place(
     Some(placed.map_err(WhyNot::new))
 }
 
-/// Runs a program by the service: its report, or that it is to be run here, with the reason if there is one.
+/// What became of a program.
+pub enum Outcome {
+    /// The service ran it.
+    Ran(Box<RunReport>),
+    /// It is to be run here.
+    Here,
+    /// Likewise, for a reason. `gpus_are_taken`: the GPUs belong to a service that runs.
+    NotThere { why: WhyNot, gpus_are_taken: bool },
+}
+
+/// Runs a program by the service, if there is one.
 ///
 /// # Errors
 /// What is wrong in the rows, or that the service went away after the first of them.
 pub fn run(
     request: &Request<'_>,
     emit: &(dyn Fn(RecordBatch) -> bool + Send + Sync),
-) -> Result<Result<RunReport, Option<WhyNot>>, RunError> {
+) -> Result<Outcome, RunError> {
     let Request { program, parameters, tables, settings, token } = *request;
     let Found { connection, files } = match find(program, tables, settings, token) {
-        None => return Ok(Err(None)),
-        Some(Err(why)) => return Ok(Err(Some(why))),
+        None => return Ok(Outcome::Here),
+        Some(Err((why, gpus_are_taken))) => return Ok(Outcome::NotThere { why, gpus_are_taken }),
         Some(Ok(found)) => found,
     };
     let pid = connection.pid;
@@ -123,13 +134,15 @@ pub fn run(
     match client::run_files(connection, run, token, &mut emit) {
         Ok(finished) => {
             let protocol::Finished { report, device, queued_ms, .. } = finished;
-            Ok(Ok(RunReport { served: Some(Served { pid, device, queued_ms }), ..report }))
+            let served = Some(Served { pid, device, queued_ms });
+            Ok(Outcome::Ran(Box::new(RunReport { served, ..report })))
         }
         Err(_) if token.is_cancelled() || !is_wanted.into_inner() => {
             Err(ExecError::Cancelled.into())
         }
         Err(failure) if failure.is_of_the_place() && !has_emitted.into_inner() => {
-            Ok(Err(Some(WhyNot::new(failure.message))))
+            let gpus_are_taken = failure.class.is_some();
+            Ok(Outcome::NotThere { why: WhyNot::new(failure.message), gpus_are_taken })
         }
         Err(failure) => Err(error(failure)),
     }

@@ -22,7 +22,8 @@ use headrace_format::batches::{BatchStream, BatchTable, ProducerError};
 use headrace_ir::Scalar;
 use headrace_pipeline::{ExecError, WhyNot};
 use headrace_runner::{
-    ErrorClass, Fallback, Request, RunError, RunReport, StageReport, StreamTable,
+    ErrorClass, Fallback, Processor, Request, RunError, RunReport, Settings, StageReport,
+    StreamTable,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -30,7 +31,7 @@ use tokio::sync::mpsc;
 use super::fallback::finish_plan;
 use super::output::{Output, totals_of_nothing};
 use super::plan::PipelineExec;
-use super::served;
+use super::served::{self, Outcome};
 use crate::error::{forbidden, run_error};
 use crate::floats::one_nan;
 use crate::planner_memory::in_pieces;
@@ -97,14 +98,14 @@ struct Run {
 
 impl Run {
     fn run(
-        self,
+        &self,
         emit: &(dyn Fn(RecordBatch) -> bool + Send + Sync),
     ) -> Result<RunReport, RunError> {
         let planned = self.node.planned();
         let mut tables: Vec<Arc<StreamTable>> =
             planned.tables.iter().map(|table| Arc::clone(table.stream())).collect();
         let is_above = !self.children.is_empty();
-        tables.extend(self.children);
+        tables.extend(self.children.iter().cloned());
         let parameters = values(&planned.subqueries)?;
         let request = Request {
             program: &planned.program,
@@ -114,13 +115,18 @@ impl Run {
             token: &self.token,
         };
         let mut report = match served::run(&request, emit)? {
-            Ok(report) => report,
-            Err(why_not) => {
-                let report = match is_above {
-                    true => self.node.runner().run_above(&request, emit),
-                    false => self.node.runner().run(&request, emit),
-                }?;
-                RunReport { served_why_not: why_not.map(|why| why.to_string()), ..report }
+            Outcome::Ran(report) => *report,
+            Outcome::Here => self.run_here(&request, is_above, emit)?,
+            Outcome::NotThere { why, gpus_are_taken } => {
+                // A second process with a context and memory of its own would take longer to begin than the cores to end.
+                let on_cores = gpus_are_taken && request.settings.fallback == Fallback::Allow;
+                let settings = Settings {
+                    processor: if on_cores { Processor::Cpu } else { request.settings.processor },
+                    ..request.settings.clone()
+                };
+                let request = Request { settings: &settings, ..request };
+                let report = self.run_here(&request, is_above, emit)?;
+                RunReport { served_why_not: Some(why.to_string()), ..report }
             }
         };
         if report.streamed.rows_out == 0 {
@@ -131,6 +137,20 @@ impl Run {
             totals.into_iter().all(emit);
         }
         Ok(report)
+    }
+}
+
+impl Run {
+    fn run_here(
+        &self,
+        request: &Request<'_>,
+        is_above: bool,
+        emit: &(dyn Fn(RecordBatch) -> bool + Send + Sync),
+    ) -> Result<RunReport, RunError> {
+        match is_above {
+            true => self.node.runner().run_above(request, emit),
+            false => self.node.runner().run(request, emit),
+        }
     }
 }
 

@@ -38,7 +38,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    fn lost(message: impl Into<String>) -> Self {
+    /// There is no service, or it is gone.
+    pub fn lost(message: impl Into<String>) -> Self {
         Self { class: None, message: message.into(), overflow: None, is_absence: false }
     }
 
