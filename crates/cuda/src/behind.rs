@@ -1,18 +1,23 @@
 //! Work behind the queries: full kernels are compiled while hasty ones run.
 //!
-//! Jobs of all devices share a few threads of the process. NVRTC is torn down when the process ends, so the end waits for
-//! the jobs that run and drops those that wait.
+//! Jobs of all devices share a few threads of the process. NVRTC and the driver are torn down when the process ends, so the
+//! end waits for the jobs that run and drops those that wait, and it waits a while for runs of queries that nobody waits for
+//! any more. What is torn down first is what was set up last: the wait is announced anew after whatever may set up more.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 /// Cores of the machine for each thread here: a job compiles several kernels at a time.
 const CORES_A_THREAD: usize = 4;
+
+/// How long the end waits for runs: those that were cancelled end with their next chunk.
+const RUNS_PATIENCE: Duration = Duration::from_secs(2);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -20,19 +25,47 @@ struct Jobs {
     waiting: VecDeque<Job>,
     /// Threads that are there.
     threads: usize,
+    /// Runs that use a device.
+    runs: usize,
     has_ended: bool,
 }
 
 static JOBS: Mutex<Jobs> =
-    Mutex::new(Jobs { waiting: VecDeque::new(), threads: 0, has_ended: false });
-/// A thread is gone: nothing waited for it.
+    Mutex::new(Jobs { waiting: VecDeque::new(), threads: 0, runs: 0, has_ended: false });
+/// A thread or a run is gone.
 static GONE: Condvar = Condvar::new();
+
+/// Announces the wait at the end of the process.
+fn wait_at_exit(once: &Once) {
+    // SAFETY: the function may be called at any time and more than once, and unwinds never.
+    once.call_once(|| _ = unsafe { libc::atexit(end) });
+}
+
+/// A run that uses a device, while this lives: the end of the process waits for it.
+#[derive(Debug)]
+pub struct RunUnderWay(());
+
+impl RunUnderWay {
+    /// Begins; a device is open.
+    pub fn begin() -> Self {
+        static AT_EXIT: Once = Once::new();
+        wait_at_exit(&AT_EXIT);
+        JOBS.lock().runs += 1;
+        Self(())
+    }
+}
+
+impl Drop for RunUnderWay {
+    fn drop(&mut self) {
+        JOBS.lock().runs -= 1;
+        GONE.notify_all();
+    }
+}
 
 /// Begins a job, or has it wait for the others.
 pub(crate) fn begin(job: impl FnOnce() + Send + 'static) {
     static AT_EXIT: Once = Once::new();
-    // SAFETY: the function may be called at any time, and unwinds never.
-    AT_EXIT.call_once(|| _ = unsafe { libc::atexit(end) });
+    wait_at_exit(&AT_EXIT);
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let mut jobs = JOBS.lock();
     if jobs.has_ended {
@@ -65,6 +98,8 @@ fn work() {
     while let Some(job) = next() {
         // One that panics is lost alone; the panic was told.
         let _ = catch_unwind(AssertUnwindSafe(job));
+        static AFTER_JOB: Once = Once::new();
+        wait_at_exit(&AFTER_JOB);
     }
 }
 
@@ -82,6 +117,9 @@ extern "C" fn end() {
     jobs.waiting.clear();
     drop(jobs);
     settle();
+    let until = Instant::now() + RUNS_PATIENCE;
+    let mut jobs = JOBS.lock();
+    while jobs.runs > 0 && !GONE.wait_until(&mut jobs, until).timed_out() {}
 }
 
 /// Whether the process ends: no query will use what is compiled.
@@ -95,6 +133,23 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+
+    #[test]
+    fn the_end_waits_for_runs_that_are_under_way() {
+        let run = RunUnderWay::begin();
+        let ends = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            drop(run);
+        });
+        let began = Instant::now();
+        let mut jobs = JOBS.lock();
+        while jobs.runs > 0 {
+            GONE.wait(&mut jobs);
+        }
+        drop(jobs);
+        assert!(began.elapsed() >= Duration::from_millis(40));
+        assert!(ends.join().is_ok());
+    }
 
     #[test]
     fn jobs_are_done_when_all_is_settled_also_after_one_that_panics() {

@@ -87,7 +87,7 @@ mod tuning;
 mod upload;
 mod words;
 
-pub use behind::settle;
+pub use behind::{RunUnderWay, settle};
 pub use device::{CudaDevice, CudaOptions};
 pub use error::CudaError;
 pub use execution::StepsLeft;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use headrace_cuda::{
     ChunkLimits, ChunkSource, Chunker, CudaAnswer, CudaDevice, CudaProgram, CudaRun, GroupsLeft,
-    Rest, RowOutput, RunSource, SegmentLayout, SegmentSource, Tuning, chunked,
+    Rest, RowOutput, RunSource, RunUnderWay, SegmentLayout, SegmentSource, Tuning, chunked,
 };
 use headrace_flow::{AccessPath, RaceOptions, RaceReport};
 use headrace_format::ChunkOptions;
@@ -58,6 +58,7 @@ const PREPARED_BYTES_MAX: u64 = 16 << 20;
 pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     // Without a GPU, nothing is planned for one.
     task.runner.cuda(&task.settings.devices)?;
+    let _under_way = RunUnderWay::begin();
     match run_prepared(task)? {
         Some(done) => Ok(done),
         None => run_planned(task),
@@ -145,7 +146,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
 
 /// Runs a task over groups that lie on a GPU, in place of its table.
 pub fn run_over(task: &Task<'_>, left: &GroupsLeft<'_>) -> Result<Done, RunError> {
-    let started = Instant::now();
+    let (started, _under_way) = (Instant::now(), RunUnderWay::begin());
     let source = &task.pipeline.source;
     let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
     let bound = Arc::new(bind(task.pipeline, &left.info(source)?, task.builds, &options)?);
