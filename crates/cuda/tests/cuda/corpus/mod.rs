@@ -137,8 +137,8 @@ fn first_rows(columns: Vec<(&str, Expr)>, limit: u64) -> Sink {
     let turn = limit as usize;
     let key = |column| OrderKey {
         column,
-        descending: (column + turn) % 2 == 0,
-        nulls_first: (column + turn) % 3 == 0,
+        descending: (column + turn).is_multiple_of(2),
+        nulls_first: (column + turn).is_multiple_of(3),
     };
     let order = (0..columns.len()).map(key).collect();
     Sink::Sorted { columns, order, limit: Some(limit) }
