@@ -184,6 +184,8 @@ pub struct Run {
     pub tables: Tables,
     /// How it is run.
     pub settings: Settings,
+    /// Runs of one session do not wait for each other's turns; `None`: it has no others.
+    pub session: Option<u32>,
 }
 
 /// The tables of a program.

@@ -1,6 +1,9 @@
 //! The queue of runs: first come, first served.
+//!
+//! Runs of a session that has a turn do not wait: it may read one of them only after another, as the sides of a join, and
+//! would wait for itself.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,20 +19,28 @@ pub struct Queue {
 
 #[derive(Debug)]
 struct State {
-    runs_max: usize,
     free: usize,
+    /// The runs of each session that have a turn, by its number, or that of a run that is alone.
+    running: HashMap<(Option<u32>, u64), usize>,
     waiting: VecDeque<u64>,
     next: u64,
 }
 
 /// A turn, which ends when this is dropped.
 #[derive(Debug)]
-pub struct Turn<'a>(&'a Queue);
+pub struct Turn<'a> {
+    queue: &'a Queue,
+    session: (Option<u32>, u64),
+}
 
 impl Queue {
     pub fn new(runs_max: usize) -> Self {
-        let runs_max = runs_max.max(1);
-        let state = State { runs_max, free: runs_max, waiting: VecDeque::new(), next: 0 };
+        let state = State {
+            free: runs_max.max(1),
+            running: HashMap::new(),
+            waiting: VecDeque::new(),
+            next: 0,
+        };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -40,15 +51,16 @@ impl Queue {
     /// Runs that have a turn or wait for one.
     pub fn open(&self) -> usize {
         let state = self.state();
-        state.runs_max - state.free + state.waiting.len()
+        state.running.values().sum::<usize>() + state.waiting.len()
     }
 
     /// Waits for a turn; `None` if it is no longer wanted.
-    pub fn turn(&self, is_wanted: impl Fn() -> bool) -> Option<Turn<'_>> {
+    pub fn turn(&self, session: Option<u32>, is_wanted: impl Fn() -> bool) -> Option<Turn<'_>> {
         let mut state = self.state();
         let own = state.next;
         state.next += 1;
         state.waiting.push_back(own);
+        let session = (session, if session.is_some() { 0 } else { own });
         loop {
             if !is_wanted() {
                 state.waiting.retain(|other| *other != own);
@@ -56,12 +68,17 @@ impl Queue {
                 self.changed.notify_all();
                 return None;
             }
-            if state.free > 0 && state.waiting.front() == Some(&own) {
-                state.free -= 1;
-                state.waiting.pop_front();
+            let is_next = state.free > 0 && state.waiting.front() == Some(&own);
+            if is_next || state.running.contains_key(&session) {
+                let runs = state.running.entry(session).or_default();
+                *runs += 1;
+                if *runs == 1 {
+                    state.free -= 1;
+                }
+                state.waiting.retain(|other| *other != own);
                 drop(state);
                 self.changed.notify_all();
-                return Some(Turn(self));
+                return Some(Turn { queue: self, session });
             }
             let waited = self.changed.wait_timeout(state, LOOK_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -71,8 +88,15 @@ impl Queue {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.state().free += 1;
-        self.0.changed.notify_all();
+        let mut state = self.queue.state();
+        let runs = state.running.entry(self.session).or_default();
+        *runs = runs.saturating_sub(1);
+        if *runs == 0 {
+            state.running.remove(&self.session);
+            state.free += 1;
+        }
+        drop(state);
+        self.queue.changed.notify_all();
     }
 }
 
@@ -87,7 +111,7 @@ mod tests {
         let (queue, at_once, most) =
             (Queue::new(runs_max), AtomicUsize::new(0), AtomicUsize::new(0));
         let (order, leaves) = (Mutex::new(Vec::new()), AtomicBool::new(false));
-        let first: Vec<_> = (0..runs_max).map(|_| queue.turn(|| true)).collect();
+        let first: Vec<_> = (0..runs_max).map(|_| queue.turn(None, || true)).collect();
         let wait_for = |waiting| {
             while queue.state().waiting.len() != waiting {
                 std::thread::yield_now();
@@ -99,7 +123,7 @@ mod tests {
                 let (queue, at_once, most) = (&queue, &at_once, &most);
                 let (order, leaves) = (&order, &leaves);
                 scope.spawn(move || {
-                    let turn = queue.turn(|| number != 3 || !leaves.load(Ordering::SeqCst));
+                    let turn = queue.turn(None, || number != 3 || !leaves.load(Ordering::SeqCst));
                     if turn.is_some() {
                         order.lock().unwrap_or_else(PoisonError::into_inner).push(number);
                         most.fetch_max(
@@ -123,6 +147,20 @@ mod tests {
     #[test]
     fn turns_come_in_order_and_one_may_leave() {
         assert_eq!(turns(1), (vec![0, 1, 2, 4, 5, 6, 7], 1));
+    }
+
+    #[test]
+    fn a_session_that_has_a_turn_does_not_wait_for_itself() {
+        let queue = Queue::new(1);
+        let first = queue.turn(Some(7), || true);
+        let others: Vec<_> = (0..3).map(|_| queue.turn(Some(7), || true)).collect();
+        assert!(first.is_some() && others.iter().all(Option::is_some));
+        assert_eq!(queue.open(), 4);
+        drop(first);
+        assert!(queue.turn(Some(8), || false).is_none(), "another one waits as long as any runs");
+        drop(others);
+        assert!(queue.turn(Some(8), || true).is_some());
+        assert_eq!((queue.open(), queue.state().free), (0, 1));
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub fn answer(
     outbox: &Outbox<Reply>,
 ) -> Reply {
     let came = Instant::now();
-    let Some(_turn) = shared.queue.turn(|| !token.is_cancelled()) else {
+    let Some(_turn) = shared.queue.turn(asked.run.session, || !token.is_cancelled()) else {
         return cancelled(shared, "before its turn");
     };
     let queued_ms = came.elapsed().as_secs_f64() * 1e3;

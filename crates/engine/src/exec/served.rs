@@ -123,6 +123,7 @@ pub fn run(
         parameters: parameters.to_vec(),
         tables: protocol::Tables::Files(files),
         settings: settings.clone(),
+        session: Some(std::process::id()),
     };
     let (has_emitted, is_wanted) = (AtomicBool::new(false), AtomicBool::new(true));
     let mut emit = |batch| {

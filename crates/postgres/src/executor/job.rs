@@ -152,6 +152,7 @@ impl Job {
                         threads,
                         ..Settings::default()
                     },
+                    session: None,
                 };
                 let start = service::start();
                 Box::new(move |token| {

@@ -142,6 +142,7 @@ impl Heap {
                 threads: 2,
                 ..Settings::default()
             },
+            session: None,
         }
     }
 
