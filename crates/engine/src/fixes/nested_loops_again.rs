@@ -15,9 +15,9 @@
 //! partition of the right side then takes the left rows that it has no partner for as rows without any: joins that
 //! put out left rows get a right side of one partition.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
@@ -34,6 +34,7 @@ use datafusion::physical_plan::joins::NestedLoopJoinExec;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
+use parking_lot::Mutex;
 
 /// The rule, for sessions with a memory limit.
 #[derive(Debug, Default)]
@@ -76,17 +77,26 @@ fn puts_out_left_rows(join_type: JoinType) -> bool {
     matches!(join_type, Full | Left | LeftAnti | LeftMark | LeftSemi)
 }
 
-/// A plan that may be executed more than once: it begins anew each time. Rules move nothing through it.
+/// A plan that may be executed more than once: it begins anew when a partition is asked for again. Its partitions share one
+/// execution: an exchange below deals its rows to all of them. Rules move nothing through it.
 #[derive(Debug)]
 pub struct ReexecutableExec {
     input: Arc<dyn ExecutionPlan>,
-    executed: AtomicBool,
+    current: Mutex<Execution>,
+}
+
+/// A plan and those of its partitions that were executed.
+#[derive(Debug)]
+struct Execution {
+    plan: Arc<dyn ExecutionPlan>,
+    executed: HashSet<usize>,
 }
 
 impl ReexecutableExec {
     /// Of a plan that was not executed yet.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        Self { input, executed: AtomicBool::new(false) }
+        let execution = Execution { plan: Arc::clone(&input), executed: HashSet::new() };
+        Self { input, current: Mutex::new(execution) }
     }
 }
 
@@ -144,9 +154,13 @@ impl ExecutionPlan for ReexecutableExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        if self.executed.swap(true, Ordering::Relaxed) {
-            return reset_plan_states(Arc::clone(&self.input))?.execute(partition, context);
+        let mut current = self.current.lock();
+        if !current.executed.insert(partition) {
+            let plan = reset_plan_states(Arc::clone(&self.input))?;
+            *current = Execution { plan, executed: HashSet::from([partition]) };
         }
-        self.input.execute(partition, context)
+        let plan = Arc::clone(&current.plan);
+        drop(current);
+        plan.execute(partition, context)
     }
 }
