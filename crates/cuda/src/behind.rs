@@ -1,8 +1,9 @@
 //! Work behind the queries: full kernels are compiled while hasty ones run.
 //!
-//! Jobs of all devices share a few threads of the process. NVRTC and the driver are torn down when the process ends, so the
-//! end waits for the jobs that run and drops those that wait, and it waits a while for runs of queries that nobody waits for
-//! any more. What is torn down first is what was set up last: the wait is announced anew after whatever may set up more.
+//! Jobs of all devices share a few threads of the process. NVRTC and the driver are torn down when the process ends, so an
+//! exit handler waits for running jobs, drops waiting ones, and waits a while for cancelled queries that still use a device.
+//! The C library calls exit handlers in reverse order. The libraries may register theirs at their first use, so this one is
+//! registered again after it.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -117,7 +118,12 @@ extern "C" fn end() {
     jobs.waiting.clear();
     drop(jobs);
     settle();
-    let until = Instant::now() + RUNS_PATIENCE;
+    wait_for_runs(RUNS_PATIENCE);
+}
+
+/// Waits until no run uses a device, at most this long.
+fn wait_for_runs(patience: Duration) {
+    let until = Instant::now() + patience;
     let mut jobs = JOBS.lock();
     while jobs.runs > 0 && !GONE.wait_until(&mut jobs, until).timed_out() {}
 }
@@ -142,11 +148,8 @@ mod tests {
             drop(run);
         });
         let began = Instant::now();
-        let mut jobs = JOBS.lock();
-        while jobs.runs > 0 {
-            GONE.wait(&mut jobs);
-        }
-        drop(jobs);
+        wait_for_runs(Duration::from_secs(60));
+        assert_eq!(JOBS.lock().runs, 0);
         assert!(began.elapsed() >= Duration::from_millis(40));
         assert!(ends.join().is_ok());
     }

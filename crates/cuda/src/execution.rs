@@ -310,8 +310,7 @@ impl CudaExecution {
         Ok(launches)
     }
 
-    /// Whether a kernel drops rows by the last one that is wanted, so that what comes back from a first few rows keeps
-    /// later ones on the device.
+    /// Whether a kernel drops rows that come after the last wanted one.
     fn drops_later(&self, kernel: usize) -> bool {
         self.kernels[kernel].kernel.program.params.contains(&Param::LastWanted)
     }

@@ -12,7 +12,7 @@ use headrace_pipeline::ExecError;
 /// Output rows of a launch at most, where rows multiply.
 pub(crate) const OUTPUT_ROWS_MAX: u64 = 32 << 20;
 
-/// Streamed rows of the first launch where what comes back of it keeps later rows on the device.
+/// Streamed rows of the first launch, if its result tells later launches which rows to drop.
 const FIRST_ROWS: u64 = 8 << 10;
 
 /// How many times as many the next launch has: of rows in no order it leaves about so many times the wanted ones.

@@ -172,7 +172,7 @@ impl<'a> RowOutput<'a> {
         })
     }
 
-    /// What devices need not leave rows behind, by the first key of the order: see
+    /// The first key of the last wanted row, as a word; devices drop rows that come after it: see
     /// [`Param::LastWanted`](crate::fields::Param::LastWanted).
     pub fn last_wanted(&self) -> i64 {
         self.last_wanted.load(Ordering::Relaxed)

@@ -75,7 +75,7 @@ pub use error::{ErrorClass, RunError};
 pub use memory::MemorySplit;
 pub use progress::{Given, Progress};
 pub use report::{Place, RunReport, Served, StageReport, StepRows};
-pub use run::Request;
+pub use run::{Request, on_cpu};
 pub use runner::{Runner, RunnerOptions};
 pub use settings::{
     Devices, Fallback, GpuService, Processor, SettingError, Settings, parse_access,

@@ -101,7 +101,7 @@ struct Times {
 /// What is known of a table's columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Account {
-    /// What the cores took, less what GPUs were begun with for it.
+    /// Time of the runs on the cores, less the expected time of each start of a GPU.
     spent_ms: f64,
     /// Columns that were brought to GPUs.
     brought: BTreeSet<usize>,
@@ -144,7 +144,7 @@ impl Placements {
         state.account(table).spent_ms += ms;
     }
 
-    /// Takes note of a run on GPUs, which began with what was expected to take so long.
+    /// Takes note of a run on GPUs. `start_ms`: how long their start was expected to take.
     pub(crate) fn ran_on_gpus(
         &self,
         pipeline: &Pipeline,
@@ -237,7 +237,7 @@ fn grouped_rows(pipeline: &Pipeline, table: &dyn Table) -> f64 {
     if groups < MANY_GROUPS { 0.0 } else { rows as f64 * share }
 }
 
-/// What GPUs that are to run a pipeline begin with, in milliseconds; why not, if the cores are to run it.
+/// The expected time until GPUs begin a pipeline, in milliseconds, if they are to run it; why not, if the cores are.
 fn choose(times: &Times, account: &Account, facts: Facts) -> Result<f64, WhyNot> {
     if let Some(refusal) = &times.refusal {
         return Err(refusal.clone());
@@ -274,7 +274,7 @@ fn choose(times: &Times, account: &Account, facts: Facts) -> Result<f64, WhyNot>
 }
 
 impl Runner {
-    /// Whether `auto` has GPUs run a pipeline, and what they begin with, in milliseconds.
+    /// Whether `auto` has GPUs run a pipeline: the expected time of their start, in milliseconds.
     ///
     /// # Errors
     /// Why the cores are to run it.

@@ -78,6 +78,12 @@ pub const LOCK_NAME: &str = "headrace-service.lock";
 /// The default log file.
 pub const LOG_NAME: &str = "headrace-service.log";
 
+/// The user that this process runs as.
+fn own_user() -> u32 {
+    // SAFETY: cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// The process at the other end, which must belong to this user.
 fn check_peer(socket: &UnixStream) -> io::Result<u32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
@@ -90,8 +96,7 @@ fn check_peer(socket: &UnixStream) -> io::Result<u32> {
     if code != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: cannot fail.
-    let own = unsafe { libc::geteuid() };
+    let own = own_user();
     match peer.uid == own {
         true => Ok(u32::try_from(peer.pid).unwrap_or(0)),
         false => Err(io::Error::new(

@@ -5,13 +5,14 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::own_user;
+
 /// Where it lies, whether it is there or not.
 pub fn user_folder() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match runtime.filter(|folder| folder.is_dir()) {
         Some(folder) => folder.join("headrace"),
-        // SAFETY: cannot fail.
-        None => std::env::temp_dir().join(format!("headrace-{}", unsafe { libc::geteuid() })),
+        None => std::env::temp_dir().join(format!("headrace-{}", own_user())),
     }
 }
 
@@ -24,11 +25,8 @@ pub fn make(folder: &Path) -> io::Result<()> {
         Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => return Err(cause),
         _ => {}
     }
-    let (found, own) = (fs::symlink_metadata(folder)?, {
-        // SAFETY: cannot fail.
-        unsafe { libc::geteuid() }
-    });
-    match found.is_dir() && found.uid() == own && found.mode() & 0o022 == 0 {
+    let found = fs::symlink_metadata(folder)?;
+    match found.is_dir() && found.uid() == own_user() && found.mode() & 0o022 == 0 {
         true => Ok(()),
         false => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,

@@ -220,7 +220,7 @@ pub struct Heaps {
     pub fills_page_cache: bool,
 }
 
-/// A stage of a program over files, of which is asked where it would run.
+/// A question: would a GPU run this stage of a program over files?
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Place {
     /// The program.

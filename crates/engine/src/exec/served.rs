@@ -5,6 +5,7 @@
 //! here; why is in the report.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::arrow::record_batch::RecordBatch;
@@ -18,9 +19,8 @@ use headrace_runner::{
 use headrace_service::client::{self, Connection, Failure, HELLO_PATIENCE};
 use headrace_service::place::user_folder;
 use headrace_service::protocol::{self, Files};
-use std::sync::Arc;
 
-/// What the cores read of columns in less than the time of a few messages stays here, if that is for us to decide.
+/// With `auto`, a program that reads fewer bytes than this runs here: the cores are done before a few messages have gone to and fro.
 const SERVED_BYTES_MIN: u64 = 16 << 20;
 
 /// A service that was found, and the tables that it is to open.
@@ -49,7 +49,7 @@ fn find(
     }
     let connection = match Connection::open(&folder, HELLO_PATIENCE, token) {
         Ok(connection) => connection,
-        // Nobody asked for one.
+        // `auto` uses a service only if one runs; its absence is no news.
         Err(failure) if failure.is_absence && settings.gpu_service == GpuService::Auto => {
             return None;
         }
@@ -93,7 +93,7 @@ pub fn place(
     Some(placed.map_err(WhyNot::new))
 }
 
-/// What became of a program.
+/// How a program ran, or where it is to run.
 pub enum Outcome {
     /// The service ran it.
     Ran(Box<RunReport>),

@@ -22,8 +22,7 @@ use headrace_format::batches::{BatchStream, BatchTable, ProducerError};
 use headrace_ir::Scalar;
 use headrace_pipeline::{ExecError, WhyNot};
 use headrace_runner::{
-    ErrorClass, Fallback, Processor, Request, RunError, RunReport, Settings, StageReport,
-    StreamTable,
+    ErrorClass, Fallback, Request, RunError, RunReport, StageReport, StreamTable, on_cpu,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -120,11 +119,9 @@ impl Run {
             Outcome::NotThere { why, gpus_are_taken } => {
                 // A second process with a context and memory of its own would take longer to begin than the cores to end.
                 let on_cores = gpus_are_taken && request.settings.fallback == Fallback::Allow;
-                let settings = Settings {
-                    processor: if on_cores { Processor::Cpu } else { request.settings.processor },
-                    ..request.settings.clone()
-                };
-                let request = Request { settings: &settings, ..request };
+                let cores = on_cpu(request.settings);
+                let settings = if on_cores { &cores } else { request.settings };
+                let request = Request { settings, ..request };
                 let report = self.run_here(&request, is_above, emit)?;
                 RunReport { served_why_not: Some(why.to_string()), ..report }
             }
@@ -138,9 +135,8 @@ impl Run {
         }
         Ok(report)
     }
-}
 
-impl Run {
+    /// Runs a program by this process.
     fn run_here(
         &self,
         request: &Request<'_>,

@@ -36,8 +36,8 @@ impl ArrowTable {
     /// Opens a table that another process described.
     ///
     /// # Errors
-    /// A file that is another one by now, or cannot be read; columns that differ from the described ones, as those of
-    /// a table without the files that made them what they were do.
+    /// A file has changed, or cannot be read. The columns have other types than described: the describing process may have
+    /// unified them over more files.
     pub fn open_described(described: &TableDescription) -> Result<ArrowTable> {
         let sources = described.files.iter().map(|(path, identity)| {
             let source = SourceFile::open(path)?;

@@ -152,7 +152,7 @@ impl SortedRows {
                 _ => column.push(vector, count)?,
             }
         }
-        // Few rows come at a time, and each of them came over the link: what is known early keeps others away.
+        // Each row came over the link. The sooner the last wanted row is known, the fewer rows the device sends.
         self.shrink(order, limit, SPARE_ROWS_TAKEN)
     }
 
