@@ -25,6 +25,7 @@
 //! DataFusion, PostgreSQL. Of `io` it uses memory alone: large pages, and the budget that pays for texts.
 
 pub mod arithmetic;
+pub mod automaton;
 pub mod calendar;
 pub mod cast;
 pub mod column;

@@ -2,6 +2,7 @@
 #pragma once
 #include "headrace/types.cuh"
 #include "headrace/load.cuh"
+#include "headrace/search.cuh"
 #include "headrace/text.cuh"
 #include "headrace/arithmetic.cuh"
 #include "headrace/calendar.cuh"

@@ -1,10 +1,11 @@
 //! What every kernel is compiled with.
 
 /// Headers that generated sources include, by name.
-pub const HEADERS: [(&str, &str); 11] = [
+pub const HEADERS: [(&str, &str); 12] = [
     ("headrace/types.cuh", include_str!("../kernels/types.cuh")),
     ("headrace/load.cuh", include_str!("../kernels/load.cuh")),
     ("headrace/text.cuh", include_str!("../kernels/text.cuh")),
+    ("headrace/search.cuh", include_str!("../kernels/search.cuh")),
     ("headrace/arithmetic.cuh", include_str!("../kernels/arithmetic.cuh")),
     ("headrace/calendar.cuh", include_str!("../kernels/calendar.cuh")),
     ("headrace/probe.cuh", include_str!("../kernels/probe.cuh")),

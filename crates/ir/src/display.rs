@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::aggregate::{AggregateCall, AggregateOutput, FirstGroups};
 use crate::expr::{ArithmeticOp, CompareOp, Expr};
-use crate::function::Function;
+use crate::function::{Function, MatchPart};
 use crate::moment::{Interval, TimeZone};
 use crate::order::OrderKey;
 use crate::pipeline::{NamedExpr, Pipeline, Probe, ProbeKind, Sink, Step};
@@ -331,6 +331,9 @@ fn write_call(f: &mut fmt::Formatter<'_>, function: Function, arguments: &[Expr]
         Function::Round(digits) | Function::Trunc(digits) if digits > 0 => {
             write!(f, ", {digits})")
         }
+        Function::MatchedPart(MatchPart::Group(group), _) => write!(f, ", {group})"),
+        Function::MatchedPart(MatchPart::Before, _) => f.write_str(", before)"),
+        Function::MatchedPart(MatchPart::Behind, _) => f.write_str(", behind)"),
         _ => f.write_str(")"),
     }
 }

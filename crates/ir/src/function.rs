@@ -93,6 +93,12 @@ pub enum Function {
     Reverse,
     /// `||`: texts one after the other.
     Concat,
+    /// `~`: whether a text has a match of the second argument, a constant regular expression of the library
+    /// `regex`.
+    Matches,
+    /// `regexp_replace` and its kin: a part of a text, as its first match of the second argument, a constant as
+    /// above, divides it; a group that is none of the match is empty.
+    MatchedPart(MatchPart, Unmatched),
 }
 
 /// Where a text is trimmed.
@@ -105,6 +111,30 @@ pub enum TrimSide {
     End,
     /// At both.
     Both,
+}
+
+/// A part of a text with a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MatchPart {
+    /// A group; the whole match is number 0.
+    Group(u16),
+    /// What is before the match.
+    Before,
+    /// What is behind it.
+    Behind,
+}
+
+/// What stands for the part of a text without a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unmatched {
+    /// NULL.
+    Null,
+    /// The empty text.
+    Empty,
+    /// The whole text.
+    Whole,
 }
 
 /// A part of a date or time.
@@ -246,6 +276,11 @@ impl Function {
             | (Self::Replace, [Utf8, Utf8, Utf8]) => of(Utf8, false),
             (Self::Position, [Utf8, Utf8]) => of(Int32, false),
             (Self::StartsWith, [Utf8, Utf8]) => of(Bool, false),
+            (Self::Matches, [Utf8, Utf8]) => of(Bool, false),
+            (Self::MatchedPart(_, unmatched), [Utf8, Utf8]) => {
+                let (can_fail, may_be_null) = (false, unmatched == Unmatched::Null);
+                Some(Signature { result: Utf8, can_fail, may_be_null, is_monotone: false })
+            }
             (Self::Concat, texts) if !texts.is_empty() => {
                 texts.iter().all(|text| *text == Utf8).then(|| of(Utf8, false))?
             }
@@ -286,12 +321,19 @@ impl Function {
             Self::StartsWith => "starts_with",
             Self::Reverse => "reverse",
             Self::Concat => "concat",
+            Self::Matches => "regexp_like",
+            Self::MatchedPart(..) => "regexp_part",
         }
     }
 
     /// Whether its last argument is a constant that is no value of SQL: a zone or an interval.
     pub fn takes_binary(self) -> bool {
         matches!(self, Self::LocalTime | Self::Instant | Self::AddInterval | Self::SubtractInterval)
+    }
+
+    /// Whether its last argument is a constant regular expression.
+    pub fn takes_pattern(self) -> bool {
+        matches!(self, Self::Matches | Self::MatchedPart(..))
     }
 }
 

@@ -71,7 +71,7 @@ mod validate;
 
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups};
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register};
-pub use function::{DatePart, Function};
+pub use function::{DatePart, Function, MatchPart, Unmatched};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
 pub use moment::{Interval, TimeZone};
 pub use order::OrderKey;

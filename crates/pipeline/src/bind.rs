@@ -9,6 +9,7 @@ mod order;
 mod probe;
 mod proof;
 mod range;
+mod regex;
 mod selectivity;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::source::{SourceColumn, SourceInfo};
 
 pub use order::{Lookups, is_near_on_gpu};
 pub(crate) use range::type_range;
+pub use regex::check_pattern;
 
 /// Choices of whoever plans.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use headrace_columns::automaton::Automaton;
 use headrace_columns::fault::Target;
 use headrace_columns::load::ColumnInfo;
 use headrace_columns::lookup::Truth;
@@ -165,6 +166,13 @@ pub enum BoundKind {
         value: Box<BoundExpr>,
         /// By what.
         by: Arc<Shift>,
+    },
+    /// Whether an automaton finds a match in a text, or, where the value is a text, the part that it finds.
+    Search {
+        /// The text.
+        value: Box<BoundExpr>,
+        /// The automaton.
+        by: Arc<Automaton>,
     },
     /// Text of a code, where codes of different dictionaries or plain text meet.
     Decode(Box<BoundExpr>),
@@ -388,6 +396,7 @@ impl BoundExpr {
             | BoundKind::Like { value, .. }
             | BoundKind::Cast { value, .. }
             | BoundKind::Shift { value, .. }
+            | BoundKind::Search { value, .. }
             | BoundKind::Decode(value) => vec![value],
             BoundKind::And(operands)
             | BoundKind::Or(operands)

@@ -43,6 +43,7 @@ mod error;
 mod function;
 mod source;
 
+pub use bind::check_pattern;
 pub use bound::Bound;
 pub use build::{BuildOptions, BuildTable};
 pub use error::{ExecError, WhyNot};

@@ -116,6 +116,7 @@ fn text(bound: &Bound, expr: &BoundExpr) -> String {
             format!("{}({})", function.name(), arguments.join(", "))
         }
         BoundKind::Shift { value, .. } => format!("{} moved by ?", inner(value)),
+        BoundKind::Search { value, .. } => format!("{} searched by ?", inner(value)),
         BoundKind::Decode(value) => text(bound, value),
     }
 }

@@ -43,6 +43,7 @@ impl Generator<'_> {
             BoundKind::Cast { value, on_failure } => {
                 *on_failure == CastFailure::Null || self.may_be_null(value)
             }
+            BoundKind::Search { value, .. } => expr.nullable || self.may_be_null(value),
             // Parts of moments outside the calendar are NULL.
             BoundKind::Call { arguments, .. } => {
                 expr.nullable || arguments.iter().any(|argument| self.may_be_null(argument))
@@ -108,6 +109,7 @@ impl Generator<'_> {
                 }
                 self.like(value, &like_items(pattern, *escape), *negated)
             }
+            BoundKind::Search { value, by } => self.search(expr, value, by),
             BoundKind::Decode(_) => refuse(format!("{} are texts of a dictionary", expr.text)),
             BoundKind::Shift { .. } => {
                 refuse(format!("{}: the CUDA processor has no zones and intervals", expr.text))

@@ -1,13 +1,15 @@
 //! Plain texts: text over `text.cuh`.
 
+use headrace_columns::automaton::Automaton;
+use headrace_columns::repr::Repr;
 use headrace_ir::function::{Function, TrimSide};
-use headrace_ir::{CompareOp, Scalar, Value as Constant};
+use headrace_ir::{CompareOp, Scalar, Unmatched, Value as Constant};
 use headrace_pipeline::bound::BoundExpr;
 
 use crate::codegen::constants::CONSTANTS_MAX;
 use crate::codegen::generator::Generator;
 use crate::codegen::refusal::{Result, refuse};
-use crate::codegen::text::operator;
+use crate::codegen::text::{operand, operator};
 use crate::codegen::value::{Held, Value};
 use crate::fields::SegmentField;
 use crate::groups::GroupKeyPart;
@@ -101,6 +103,33 @@ impl Generator<'_> {
             code: format!("{not}hr::like({}, {table}, {count})", text.code),
             null: text.null,
         })
+    }
+
+    /// What an automaton finds in a text.
+    pub(super) fn search(
+        &mut self,
+        expr: &BoundExpr,
+        value: &BoundExpr,
+        automaton: &Automaton,
+    ) -> Result<Value> {
+        let text = self.value(value)?;
+        let table = self.table(automaton.bytes(), "const u32*", "automaton");
+        // A kernel for any automaton that has as many registers, or fewer.
+        let registers = automaton.registers.next_power_of_two();
+        if !matches!(expr.repr, Repr::Str) {
+            let code = format!("hr::matches<{registers}>({table}, {})", text.code);
+            return Ok(Value { code, null: text.null });
+        }
+        let part = self.names.unique("part");
+        self.body.line(format!("hr::Text {part};"));
+        let call = format!("hr::matched_part<{registers}>({table}, {}, &{part})", text.code);
+        let is_there = self.named("bool", "is_there", call);
+        let null = match text.null {
+            _ if automaton.unmatched != Unmatched::Null => text.null,
+            None => Some(format!("!{is_there}")),
+            Some(null) => Some(format!("{} || !{is_there}", operand(&null))),
+        };
+        Ok(Value { code: part, null })
     }
 
     /// Calls of functions of a text and more that make no new one: their texts are parts of the first.

@@ -8,6 +8,7 @@ use datafusion::functions::datetime::{date_part::DatePartFunc, date_trunc::DateT
 use datafusion::functions::math::{
     abs::AbsFunc, ceil::CeilFunc, floor::FloorFunc, round::RoundFunc,
 };
+use datafusion::functions::regex::{regexplike::RegexpLikeFunc, regexpreplace::RegexpReplaceFunc};
 use datafusion::functions::string::{
     btrim::BTrimFunc, concat::ConcatFunc, lower::LowerFunc, ltrim::LtrimFunc,
     octet_length::OctetLengthFunc, replace::ReplaceFunc, rtrim::RtrimFunc,
@@ -24,6 +25,7 @@ use headrace_ir::function::{DatePart, Function, TrimSide};
 use headrace_ir::{CompareOp, DataType, Expr, Scalar, Value};
 use headrace_pipeline::WhyNot;
 
+use super::regex;
 use super::translate::{Translator, compare};
 use super::types::scalar;
 use crate::functions::{name_of, own};
@@ -38,6 +40,9 @@ impl Translator<'_> {
     ) -> Result<Option<Expr>, WhyNot> {
         if let Some(text) = self.text_call(expr, function)? {
             return Ok(Some(text));
+        }
+        if let Some(found) = self.regex_call(function)? {
+            return Ok(Some(found));
         }
         let Some((called, argument)) = ir_function(function) else { return Ok(None) };
         let argument = self.translate(argument)?;
@@ -128,6 +133,48 @@ impl Translator<'_> {
             _ => return Ok(None),
         };
         self.called(expr, function, arguments).map(Some)
+    }
+
+    /// A call of a regular expression whose other arguments are constants; `None` for others.
+    fn regex_call(&self, function: &ScalarFunctionExpr) -> Result<Option<Expr>, WhyNot> {
+        let called = own(function.fun()).inner();
+        let name = name_of(called.as_ref()).unwrap_or(called.name());
+        let is_planners = called.is::<RegexpLikeFunc>() || called.is::<RegexpReplaceFunc>();
+        let is_ours = name_of(called.as_ref()).is_some() && name.starts_with("regexp_");
+        let [text, rest @ ..] = function.args() else { return Ok(None) };
+        if !is_planners && !is_ours {
+            return Ok(None);
+        }
+        let constants = rest.iter().map(|argument| {
+            let literal = argument.downcast_ref::<Literal>()?;
+            scalar(literal.value()).ok()
+        });
+        let Some(constants) = constants.collect::<Option<Vec<Scalar>>>() else { return Ok(None) };
+        let text = self.translate(text)?;
+        if text.data_type() != DataType::Utf8 {
+            return Ok(None);
+        }
+        regex::called(name, &text, &constants)
+    }
+
+    /// `text ~ pattern` and its kin.
+    pub(super) fn regex(
+        &self,
+        text: &Arc<dyn PhysicalExpr>,
+        pattern: &Arc<dyn PhysicalExpr>,
+        case_insensitive: bool,
+        negated: bool,
+    ) -> Result<Expr, WhyNot> {
+        match (self.translate(text)?, self.translate(pattern)?) {
+            (text, Expr::Literal(Scalar { value: Value::Utf8(pattern), .. }))
+                if text.data_type() == DataType::Utf8 =>
+            {
+                regex::operator(text, &pattern, case_insensitive, negated)
+            }
+            (_, pattern) => {
+                Err(WhyNot::new(format!("the regular expression {pattern} is not a constant")))
+            }
+        }
     }
 
     /// The first value unless it is the second.

@@ -25,6 +25,8 @@ mod graph;
 mod order;
 mod program;
 mod reduce;
+mod regex;
+mod sizes;
 mod translate;
 pub mod types;
 

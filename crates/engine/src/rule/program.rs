@@ -11,29 +11,23 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use headrace_ir::{
     AggregateCall, AggregateOutput, Expr, Field, Input, NamedExpr, OrderKey, Pipeline, Probe,
-    ProbeKind, Program, Register, Sink, Source, Step, Value,
+    ProbeKind, Program, Register, Sink, Source, Step,
 };
 use headrace_pipeline::WhyNot;
 
-use super::aggregate::raw_aggregation;
 use super::builds::Builds;
 use super::expr_util::map_registers;
 use super::graph::{Graph, Leaf, mark_field, register};
 use super::order::{self, PlannedProbe, PlannedStep};
 use super::reduce::reduce_groups;
-use super::types::scalar;
+use super::sizes::leaf_bytes;
 use crate::catalog::HeadraceTable;
 use crate::exec::Output;
-use crate::scan::HeadraceScanExec;
 
 /// What a pipeline does with its rows.
 #[derive(Clone, Debug)]
@@ -193,59 +187,6 @@ impl SinkSpec {
     }
 }
 
-/// About what columns of a table take where they are kept: a value something, however narrow it lies in a file, and a row,
-/// wherever its values come from.
-fn kept_bytes(table: &HeadraceTable, columns: impl Iterator<Item = usize>) -> u64 {
-    let rows = table.rows();
-    let of = |column| table.column_bytes(column).max(rows.saturating_mul(VALUE_BYTES));
-    columns.map(of).fold(0, u64::saturating_add).max(rows)
-}
-
-/// Bytes of all Headrace tables' columns below a plan, where they are kept.
-pub(super) fn scanned_bytes(plan: &Arc<dyn ExecutionPlan>) -> u64 {
-    match plan.downcast_ref::<HeadraceScanExec>() {
-        Some(scan) => kept_bytes(scan.table(), scan.projection().iter().copied()),
-        None => plan.children().into_iter().map(scanned_bytes).sum(),
-    }
-}
-
-fn leaf_bytes(leaf: &Leaf, used: &BTreeSet<Register>) -> u64 {
-    let Some(scan) = leaf.scan() else {
-        return groups_bytes(&leaf.plan).unwrap_or_else(|| scanned_bytes(&leaf.plan));
-    };
-    let used = used.iter().filter(|&&r| leaf.owns(r));
-    kept_bytes(scan.table(), used.map(|r| scan.projection()[r - leaf.first]))
-}
-
-/// Bytes of the groups of an aggregation, if a plan is one, by the ranges of its keys.
-fn groups_bytes(plan: &Arc<dyn ExecutionPlan>) -> Option<u64> {
-    let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else {
-        let passes = plan.is::<ProjectionExec>() || plan.is::<FilterExec>();
-        return match plan.children().as_slice() {
-            [input] if passes => groups_bytes(input),
-            _ => None,
-        };
-    };
-    let raw = raw_aggregation(aggregate)?;
-    let statistics =
-        StatisticsContext::new().compute(raw.input().as_ref(), &StatisticsArgs::new()).ok()?;
-    let range = |key: &Arc<dyn PhysicalExpr>| {
-        let column = key.downcast_ref::<Column>()?;
-        let known = statistics.column_statistics.get(column.index())?;
-        let bound = |value: Option<&ScalarValue>| match scalar(value?).ok()?.value {
-            Value::Int(value) => Some(value),
-            _ => None,
-        };
-        let (min, max) = (known.min_value.get_value(), known.max_value.get_value());
-        u64::try_from(bound(max)?.checked_sub(bound(min)?)?.checked_add(1)?).ok()
-    };
-    let rows = statistics.num_rows.get_value().map_or(u64::MAX, |rows| *rows as u64);
-    let keys = raw.group_expr().expr().iter();
-    let groups =
-        keys.fold(1u64, |groups, (key, _)| groups.saturating_mul(range(key).unwrap_or(rows)));
-    Some(groups.min(rows).saturating_mul(VALUE_BYTES * plan.schema().fields().len() as u64))
-}
-
 fn used_registers(graph: &Graph, sink: &SinkSpec) -> BTreeSet<Register> {
     let of_sides = graph
         .side_joins
@@ -256,9 +197,6 @@ fn used_registers(graph: &Graph, sink: &SinkSpec) -> BTreeSet<Register> {
     let all = sink.exprs().into_iter().chain(of_sides).chain(edges).chain(filters);
     all.chain(graph.conjuncts.iter().map(|c| &c.expr)).flat_map(Expr::registers).collect()
 }
-
-/// About what a value of a group takes.
-const VALUE_BYTES: u64 = 8;
 
 /// What is streamed.
 pub(super) struct Stream {

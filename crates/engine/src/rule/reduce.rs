@@ -28,7 +28,7 @@ use headrace_ir::{Expr, ProbeKind, Register};
 
 use super::builds::REDUCER_ROW_BYTES;
 use super::graph::{Filtered, Graph, Leaf};
-use super::program::scanned_bytes;
+use super::sizes::scanned_bytes;
 use super::with_children;
 
 /// Leaves out groups that cannot be part of the answer, where a table of keys takes at most so many bytes.

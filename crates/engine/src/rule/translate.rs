@@ -182,6 +182,10 @@ impl Translator<'_> {
             Operator::IsNotDistinctFrom => self.same(left, right),
             Operator::IsDistinctFrom => Ok(Expr::Not(Box::new(self.same(left, right)?))),
             Operator::StringConcat => self.concatenation(expr, left, right),
+            Operator::RegexMatch => self.regex(left, right, false, false),
+            Operator::RegexIMatch => self.regex(left, right, true, false),
+            Operator::RegexNotMatch => self.regex(left, right, false, true),
+            Operator::RegexNotIMatch => self.regex(left, right, true, true),
             op => {
                 if let Some(op) = compare_op(*op) {
                     return self.compare(op, left, right);

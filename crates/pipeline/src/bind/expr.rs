@@ -10,7 +10,7 @@ use headrace_ir::{
 };
 
 use crate::WhyNot;
-use crate::bind::{Binder, lookup, no_repr, proof, range};
+use crate::bind::{Binder, lookup, no_repr, proof, range, regex};
 use crate::bound::{BoundExpr, BoundKind};
 use crate::function;
 
@@ -120,6 +120,9 @@ impl Binder {
         if function.takes_binary() {
             return self.shift(expr, function, arguments, data_type);
         }
+        if function.takes_pattern() {
+            return self.search(expr, function, arguments, data_type);
+        }
         let arguments = arguments.iter().map(|argument| Ok(decoded(self.expr(argument)?)));
         let mut arguments = arguments.collect::<Result<Vec<_>, WhyNot>>()?;
         let Some(argument) = arguments.first() else {
@@ -162,6 +165,25 @@ impl Binder {
         let nullable = value.nullable;
         let kind = BoundKind::Shift { value, by: Arc::new(by) };
         built(expr, kind, data_type, nullable, range::type_range(data_type))
+    }
+
+    /// A call whose second argument is a regular expression.
+    fn search(
+        &self,
+        expr: &Expr,
+        function: Function,
+        arguments: &[Expr],
+        data_type: &DataType,
+    ) -> Result<BoundExpr, WhyNot> {
+        let [value, Expr::Literal(Scalar { value: Value::Utf8(pattern), .. })] = arguments else {
+            return Err(WhyNot::new(format!("{expr}: its regular expression is no constant")));
+        };
+        let value = Box::new(decoded(self.expr(value)?));
+        let by = Arc::new(regex::automaton(pattern, regex::part_of(function))?);
+        let may_be_null = expr.signature().is_none_or(|signature| signature.may_be_null);
+        let nullable = value.nullable || may_be_null;
+        let range = range::type_range(data_type);
+        built(expr, BoundKind::Search { value, by }, data_type, nullable, range)
     }
 
     fn all(&self, operands: &[Expr]) -> Result<(Vec<BoundExpr>, bool), WhyNot> {

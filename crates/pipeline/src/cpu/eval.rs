@@ -11,7 +11,7 @@ use headrace_columns::select::truth_bytes;
 use headrace_columns::simd::positions;
 use headrace_columns::vector::{Shared, Vector};
 use headrace_columns::{arithmetic, cast, compare, function, in_list, like, logic, shift};
-use headrace_ir::OnOverflow;
+use headrace_ir::{DataType, OnOverflow};
 
 use crate::ExecError;
 use crate::bound::{BoundExpr, BoundKind};
@@ -71,6 +71,13 @@ pub fn eval<'a>(context: &mut Context<'a>, expr: &'a BoundExpr) -> Result<Shared
         BoundKind::Shift { value, by } => {
             let vector = eval(context, value)?;
             shift::shift(expr.target(), by, &vector)?
+        }
+        BoundKind::Search { value, by } => {
+            let vector = eval(context, value)?;
+            match expr.data_type {
+                DataType::Bool => by.matches(&vector, context.rows())?,
+                _ => by.parts(&vector, context.rows())?,
+            }
         }
         BoundKind::Decode(value) => {
             let Repr::Code(dictionary) = &value.repr else {

@@ -1,6 +1,7 @@
 //! Plain texts: what the CUDA processor does with them, and what it does not.
 
 use headrace_ir::function::TrimSide;
+use headrace_ir::{MatchPart, Unmatched};
 
 use super::*;
 use crate::differential::text_shapes;
@@ -150,6 +151,31 @@ fn parts_of_texts() -> Vec<Case> {
             Case { name, steps: vec![], sink: aggregate(vec![("p", part)], calls) }
         })
         .collect();
+    let matched = |part, unmatched, pattern| {
+        of(Function::MatchedPart(part, unmatched), vec![text(pattern)], DataType::Utf8)
+    };
+    let (group, null) = (MatchPart::Group, Unmatched::Null);
+    let searched = vec![
+        ("a group of a match", matched(group(1), Unmatched::Whole, "^text (?:0|3)?([0-9é]+).*$")),
+        ("a group or NULL", matched(group(1), null, "([13])é?$|tail")),
+        ("a group that is none of the match", matched(group(2), null, "x(t)|(5)")),
+        ("a match or nothing", matched(group(0), Unmatched::Empty, "é.|[0-9]{2}")),
+        ("before a match", matched(MatchPart::Before, null, "[0-9]+")),
+        ("behind a match", matched(MatchPart::Behind, Unmatched::Whole, "e|é")),
+        ("many registers", matched(group(1), null, "(t|te|tex|text|text |text 1|text 2)[^x]*$")),
+    ];
+    cases.extend(searched.into_iter().map(|(name, part)| Case {
+        name,
+        steps: vec![],
+        sink: aggregate(vec![("p", part)], vec![count(), sum(reg("a"))]),
+    }));
+    let matches = |pattern| of(Function::Matches, vec![text(pattern)], DataType::Bool);
+    cases.extend([
+        counted("matches", matches("[0-9]é?$")),
+        counted("matches nothing", matches("^$")),
+        counted("matches in whatever case", matches("(?i)TAIL")),
+        counted("does not match", Expr::Not(Box::new(matches("\\w\\d")))),
+    ]);
     let position = |wanted| of(Function::Position, vec![text(wanted)], DataType::Int32);
     let starts = |start| of(Function::StartsWith, vec![text(start)], DataType::Bool);
     let codes = part(Function::Substring, vec![i32s(6), i32s(2)]);
