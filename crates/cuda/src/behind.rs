@@ -1,4 +1,4 @@
-//! Work behind the queries: full kernels are compiled while hasty ones run.
+//! Work behind the queries: full kernels are compiled while hasty ones run, and programs are rehearsed.
 //!
 //! Jobs of all devices share a few threads of the process. NVRTC and the driver are torn down when the process ends, so an
 //! exit handler waits for running jobs, drops waiting ones, and waits a while for cancelled queries that still use a device.
@@ -8,10 +8,11 @@
 use std::collections::VecDeque;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
+use std::sync::{LazyLock, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use headrace_flow::CancelToken;
 use parking_lot::{Condvar, Mutex};
 
 /// Cores of the machine for each thread here: a job compiles several kernels at a time.
@@ -35,6 +36,9 @@ static JOBS: Mutex<Jobs> =
     Mutex::new(Jobs { waiting: VecDeque::new(), threads: 0, runs: 0, has_ended: false });
 /// A thread or a run is gone.
 static GONE: Condvar = Condvar::new();
+
+/// Cancelled when the process ends.
+static ENDING: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
 
 /// Announces the wait at the end of the process.
 fn wait_at_exit(once: &Once) {
@@ -84,6 +88,11 @@ pub(crate) fn begin(job: impl FnOnce() + Send + 'static) {
     }
 }
 
+/// Begins a job that lasts: the end of the process cancels it.
+pub fn begin_behind(job: impl FnOnce(&CancelToken) + Send + 'static) {
+    begin(|| job(&ENDING));
+}
+
 fn work() {
     headrace_io::block_signals();
     let next = || {
@@ -117,6 +126,7 @@ extern "C" fn end() {
     jobs.has_ended = true;
     jobs.waiting.clear();
     drop(jobs);
+    ENDING.cancel();
     settle();
     wait_for_runs(RUNS_PATIENCE);
 }

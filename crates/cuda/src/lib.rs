@@ -87,7 +87,7 @@ mod tuning;
 mod upload;
 mod words;
 
-pub use behind::{RunUnderWay, settle};
+pub use behind::{RunUnderWay, begin_behind, settle};
 pub use device::{CudaDevice, CudaOptions};
 pub use error::CudaError;
 pub use execution::StepsLeft;

@@ -41,7 +41,10 @@ pub fn plan(task: &Task<'_>, options: ChunkOptions) -> Result<Planned, RunError>
     let options = ChunkOptions { extent_extra_bytes: 2 * EXTENT_ALIGN_BYTES as u64, ..options };
     let feed = Arc::clone(task.table.source()).feed(ordinals, &conditions, options)?;
     let info = source_info(task.pipeline, task.table, &*feed);
-    let share = Share::of(task.runner.progress());
+    let share = match task.settings.behind {
+        true => Share::of(&Arc::default()),
+        false => Share::of(task.runner.progress()),
+    };
     Ok(Planned { feed: TableFeed::new(Arc::clone(task.table.source()), feed, share), info })
 }
 

@@ -59,6 +59,7 @@ mod parts;
 mod placement;
 mod prepared;
 mod progress;
+mod rehearsal;
 mod report;
 mod run;
 mod runner;

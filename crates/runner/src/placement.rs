@@ -12,6 +12,8 @@
 //!   would have taken.
 //! - Once both have run, the faster one runs. A table that does not fit device memory has its start at
 //!   every run.
+//! - A start that is all that a GPU lacks is made behind the queries (`rehearsal`), from a session's second program
+//!   on: whoever asks once does not pay for it.
 //!
 //! None of it changes an answer.
 
@@ -96,6 +98,22 @@ struct Times {
     is_compiled: bool,
     /// The reason that an earlier run on a GPU gave up.
     refusal: Option<WhyNot>,
+    /// Whether a start was begun behind the queries, once for all times.
+    is_rehearsed: bool,
+}
+
+/// Why the cores run a pipeline.
+#[derive(Debug)]
+pub(crate) struct OnCores {
+    pub why: WhyNot,
+    /// Whether a GPU lacks nothing but its start, which stays made.
+    pub lacks_start: bool,
+}
+
+impl From<WhyNot> for OnCores {
+    fn from(why: WhyNot) -> Self {
+        Self { why, lacks_start: false }
+    }
 }
 
 /// What is known of a table's columns.
@@ -177,6 +195,12 @@ impl Placements {
         self.state.lock().times(pipeline, table).refusal = Some(why.clone());
     }
 
+    /// Whether a start behind the queries is due: it is begun once.
+    pub(crate) fn begin_rehearsal(&self, pipeline: &Pipeline, table: &Arc<dyn Table>) -> bool {
+        let mut state = self.state.lock();
+        !std::mem::replace(&mut state.times(pipeline, table).is_rehearsed, true)
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         *self.state.lock() = State::default();
@@ -238,18 +262,16 @@ fn grouped_rows(pipeline: &Pipeline, table: &dyn Table) -> f64 {
 }
 
 /// The expected time until GPUs begin a pipeline, in milliseconds, if they are to run it; why not, if the cores are.
-fn choose(times: &Times, account: &Account, facts: Facts) -> Result<f64, WhyNot> {
+fn choose(times: &Times, account: &Account, facts: Facts) -> Result<f64, OnCores> {
     if let Some(refusal) = &times.refusal {
-        return Err(refusal.clone());
+        return Err(refusal.clone().into());
     }
     let cores = |cores_ms: f64, gpu_ms: f64, what: &str| {
-        Err(WhyNot::new(format!(
-            "auto: the cores take {cores_ms:.0} ms, a GPU {gpu_ms:.0} ms {what}"
-        )))
+        WhyNot::new(format!("auto: the cores take {cores_ms:.0} ms, a GPU {gpu_ms:.0} ms {what}"))
     };
     if let (Some(cores_ms), Some(gpu_ms)) = (times.cores_ms, times.gpu_ms) {
         return if cores_ms < gpu_ms {
-            cores(cores_ms, gpu_ms, "at their last runs")
+            Err(cores(cores_ms, gpu_ms, "at their last runs").into())
         } else {
             Ok(0.0)
         };
@@ -270,7 +292,7 @@ fn choose(times: &Times, account: &Account, facts: Facts) -> Result<f64, WhyNot>
         return Ok(start_ms);
     }
     let what = if stays { "until it begins" } else { "for a table that does not fit its memory" };
-    cores(cores_ms, start_ms, what)
+    Err(OnCores { why: cores(cores_ms, start_ms, what), lacks_start: stays })
 }
 
 impl Runner {
@@ -283,10 +305,11 @@ impl Runner {
         pipeline: &Pipeline,
         table: &StreamTable,
         settings: &Settings,
-    ) -> Result<f64, WhyNot> {
+    ) -> Result<f64, OnCores> {
         let source = table.source();
         if source.comes_once() {
-            return Err(WhyNot::new("auto: a kernel is not made for rows that operators make"));
+            let why = WhyNot::new("auto: a kernel is not made for rows that operators make");
+            return Err(why.into());
         }
         if !may_have_gpus() {
             // It tells why there is none, at no cost.
@@ -307,7 +330,11 @@ impl Runner {
             threads: settings.threads,
             cache_bytes: is_open.then(|| self.device_cache_bytes()),
         };
-        choose(state.times(pipeline, source), &account, facts)
+        match choose(state.times(pipeline, source), &account, facts) {
+            // What is lacking is made by this very run.
+            Err(OnCores { lacks_start: true, .. }) if settings.behind => Ok(0.0),
+            chosen => chosen,
+        }
     }
 
     /// Where a stage of a program will run that reads a table or batches, as far as that can be told before the builds that
@@ -339,7 +366,9 @@ impl Runner {
         check_kernel(pipeline, &program.stages, table)?;
         self.cuda(&settings.devices)?;
         match asked {
-            Processor::Auto => self.choose(pipeline, table, settings).map(drop),
+            Processor::Auto => {
+                self.choose(pipeline, table, settings).map(drop).map_err(|on_cores| on_cores.why)
+            }
             _ => Ok(()),
         }
     }
@@ -407,6 +436,20 @@ mod tests {
     }
 
     #[test]
+    fn a_start_is_made_behind_the_queries_where_it_stays_made() {
+        let lacks_start = |times: &Times, facts| {
+            choose(times, &Account::default(), facts).is_err_and(|on_cores| on_cores.lacks_start)
+        };
+        assert!(lacks_start(&Times::default(), FACTS));
+        let large = Facts { cache_bytes: Some(1_000_000_000), ..FACTS };
+        assert!(!lacks_start(&Times { cores_ms: Some(100.0), ..Times::default() }, large));
+        let both = Times { cores_ms: Some(1.0), gpu_ms: Some(2.0), ..Times::default() };
+        assert!(!lacks_start(&both, FACTS));
+        let refused = Times { refusal: Some(WhyNot::new("too long")), ..Times::default() };
+        assert!(!lacks_start(&refused, FACTS));
+    }
+
+    #[test]
     fn few_cores_do_not_outrun_a_gpu_that_has_to_begin() {
         assert!(is_gpu(&Times::default(), 0.0, Facts { threads: 1, ..FACTS }));
     }
@@ -434,11 +477,11 @@ mod tests {
             cores_ms: Some(cores_ms),
             gpu_ms: Some(gpu_ms),
             is_compiled: true,
-            refusal: None,
+            ..Times::default()
         };
         assert!(is_gpu(&times(10.0, 3.0), 0.0, FACTS));
         let refused = choose(&times(3.0, 10.0), &Account::default(), FACTS).unwrap_err();
-        assert_eq!(refused.0, "auto: the cores take 3 ms, a GPU 10 ms at their last runs");
+        assert_eq!(refused.why.0, "auto: the cores take 3 ms, a GPU 10 ms at their last runs");
         let refusal = Some(WhyNot::new("too long a text"));
         assert!(!is_gpu(&Times { refusal, ..times(10.0, 3.0) }, 0.0, FACTS));
     }

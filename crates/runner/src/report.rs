@@ -104,6 +104,9 @@ pub struct RunReport {
     /// through.
     #[serde(flatten)]
     pub streamed: StageReport,
+    /// Whether a GPU lacked nothing but its start, which [`Runner::rehearse`](crate::Runner::rehearse) makes.
+    #[serde(skip)]
+    pub wants_rehearsal: bool,
     /// Making the builds that were not cached.
     pub build_ms: f64,
     /// Builds made.

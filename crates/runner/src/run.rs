@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use headrace_columns::values::values_batch;
@@ -16,6 +17,8 @@ use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 
 use crate::error::{ErrorClass, RunError};
 use crate::graph::{Graph, Made};
+use crate::placement::OnCores;
+use crate::rehearsal::CORES_MS_MIN;
 use crate::report::{Place, RunReport, StageReport};
 use crate::runner::Runner;
 use crate::settings::{Fallback, Processor, Settings};
@@ -154,7 +157,21 @@ impl Runner {
             SharingRun::begin(share, *threads).ok()
         });
         let limit = sharing.map(|run| Arc::new(run) as _);
-        Run { request, runner: self, groups, limit }.run(program, emit)
+        let rehearsals = self.rehearsals();
+        let may_rehearse = rehearsals.take(&program, request.settings);
+        let wants_rehearsal = AtomicBool::new(false);
+        let run = Run {
+            request,
+            runner: self,
+            groups,
+            limit,
+            may_rehearse,
+            wants_rehearsal: &wants_rehearsal,
+        };
+        let mut report = run.run(program, emit)?;
+        rehearsals.ended();
+        report.wants_rehearsal = wants_rehearsal.into_inner();
+        Ok(report)
     }
 }
 
@@ -231,6 +248,10 @@ pub struct Run<'a> {
     pub limit: Option<Arc<dyn ConsumerLimit>>,
     /// What pays for its groups.
     pub groups: &'a Arc<MemoryBudget>,
+    /// Whether it may be rehearsed on a GPU when it has ended.
+    pub may_rehearse: bool,
+    /// Whether it is to be.
+    pub wants_rehearsal: &'a AtomicBool,
 }
 
 impl Run<'_> {
@@ -362,13 +383,24 @@ impl Run<'_> {
             outlet,
         };
         let (placements, source) = (self.runner.placements(), table.source());
-        let on_cpu = |task: &Task<'_>, why_not| {
+        let on_cpu = |task: &Task<'_>, on_cores: Option<OnCores>| {
             let started = Instant::now();
             let done = cpu::run(task)?;
+            let ms = ms_since(started);
             if settings.processor == Processor::Auto {
-                placements.ran_on_cores(pipeline, source, ms_since(started));
+                placements.ran_on_cores(pipeline, source, ms);
             }
-            Ok(Streamed { done, processor: "cpu", why_not })
+            let mut why_not = on_cores;
+            let lacks_start = why_not.as_mut().filter(|on_cores| on_cores.lacks_start);
+            if let Some(on_cores) = lacks_start
+                && self.may_rehearse
+                && ms >= CORES_MS_MIN
+                && placements.begin_rehearsal(pipeline, source)
+            {
+                on_cores.why.0.push_str(", behind this query");
+                self.wants_rehearsal.store(true, Ordering::Relaxed);
+            }
+            Ok(Streamed { done, processor: "cpu", why_not: why_not.map(|on_cores| on_cores.why) })
         };
         let is_auto = settings.processor == Processor::Auto;
         if matches!(settings.processor, Processor::Cpu | Processor::Off) {
@@ -380,11 +412,12 @@ impl Run<'_> {
         };
         let start_ms = match chosen {
             Ok(start_ms) => start_ms,
-            Err(reason) => return on_cpu(&task, Some(reason)),
+            Err(on_cores) => return on_cpu(&task, Some(on_cores)),
         };
-        let must = settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
+        let must = settings.behind
+            || settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
         if !must && let Some(reason) = placements.refusal(pipeline, source) {
-            return on_cpu(&task, Some(reason));
+            return on_cpu(&task, Some(reason.into()));
         }
         let started = Instant::now();
         let watched = outlet.watched();
@@ -403,7 +436,7 @@ impl Run<'_> {
                 .for_each(|why| placements.was_refused(pipeline, source, why));
         }
         match gpu_refusal(&error) {
-            Some(reason) if !must && !watched.has_left() => on_cpu(&task, Some(reason)),
+            Some(reason) if !must && !watched.has_left() => on_cpu(&task, Some(reason.into())),
             _ => Err(error),
         }
     }

@@ -21,6 +21,7 @@ use crate::memory::MemorySplit;
 use crate::placement::Placements;
 use crate::prepared::PreparedRuns;
 use crate::progress::Progress;
+use crate::rehearsal::Rehearsals;
 use crate::settings::{Devices, Settings};
 
 /// Mappings kept open from query to query.
@@ -81,6 +82,7 @@ pub struct Runner {
     trace: Mutex<Option<Trace>>,
     progress: Arc<Progress>,
     placements: Placements,
+    rehearsals: Rehearsals,
     // Before what the GPUs own is let go.
     prepared: PreparedRuns,
     registered: Option<Arc<RegisteredPool>>,
@@ -109,6 +111,7 @@ impl Runner {
             trace: Mutex::new(None),
             progress: Arc::default(),
             placements: Placements::default(),
+            rehearsals: Rehearsals::default(),
             prepared: PreparedRuns::default(),
             registered: memory.registered_bytes.map(RegisteredPool::for_repeats),
             gpus: Gpus::new(cuda, &budget),
@@ -179,6 +182,10 @@ impl Runner {
         &self.placements
     }
 
+    pub(crate) fn rehearsals(&self) -> &Rehearsals {
+        &self.rehearsals
+    }
+
     pub(crate) fn prepared(&self) -> &PreparedRuns {
         &self.prepared
     }
@@ -187,7 +194,7 @@ impl Runner {
         &self.builds
     }
 
-    /// Waits until no kernel is compiled behind the queries any more, for measurements of what comes after.
+    /// Waits until no kernel is compiled and nothing rehearsed behind the queries any more, for measurements of what comes after.
     pub fn settle(&self) {
         headrace_cuda::settle();
     }

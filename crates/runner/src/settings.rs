@@ -191,6 +191,9 @@ pub struct Settings {
     /// Which process runs pipelines for this one.
     #[serde(skip)]
     pub gpu_service: GpuService,
+    /// Whether nobody waits for the run: it makes GPUs ready for later ones.
+    #[serde(skip)]
+    pub behind: bool,
 }
 
 impl Default for Settings {
@@ -204,6 +207,7 @@ impl Default for Settings {
             chunk_bytes: 4 << 20,
             devices: Devices::default(),
             gpu_service: GpuService::default(),
+            behind: false,
         }
     }
 }

@@ -187,7 +187,7 @@ fn run(
         settings: &settings,
         token,
     };
-    shared.runner.run(&request, &|batch| {
+    let report = shared.runner.run(&request, &|batch| {
         while !outbox.has_room(ANSWER_BATCHES, LOOK_INTERVAL) {
             if token.is_cancelled() || outbox.is_abandoned() {
                 return false;
@@ -195,5 +195,10 @@ fn run(
         }
         outbox.push_bulk(Reply::Batch, Body::Rows(with_own_texts(batch)));
         true
-    })
+    })?;
+    // A heap's pages are its client's, who leaves.
+    if report.wants_rehearsal && matches!(run.tables, Tables::Files(_)) {
+        shared.runner.rehearse(&request);
+    }
+    Ok(report)
 }

@@ -19,7 +19,7 @@ const END_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The shared state of all sessions.
 pub(crate) struct Shared {
-    pub runner: Runner,
+    pub runner: Arc<Runner>,
     pub queue: Queue,
     pub processor: Processor,
     pub tables: OpenTables,
@@ -45,7 +45,7 @@ impl Shared {
         };
         let sessions = Sessions { next: 0, tokens: HashMap::new(), last_end: Instant::now() };
         Self {
-            runner: Runner::new(&limits),
+            runner: Arc::new(Runner::new(&limits)),
             queue: Queue::new(options.limits.runs.into()),
             processor: options.processor,
             tables: OpenTables::default(),

@@ -145,7 +145,14 @@ impl Run {
     ) -> Result<RunReport, RunError> {
         match is_above {
             true => self.node.runner().run_above(request, emit),
-            false => self.node.runner().run(request, emit),
+            false => {
+                let runner = self.node.runner();
+                let report = runner.run(request, emit)?;
+                if report.wants_rehearsal {
+                    runner.rehearse(request);
+                }
+                Ok(report)
+            }
         }
     }
 }

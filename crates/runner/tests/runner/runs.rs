@@ -1,11 +1,12 @@
 //! What is refused, builds that probe builds, what is kept from run to run, and many runs at a time.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
+use headrace_flow::CancelToken;
 use headrace_format::arrow::WriterOptions;
 use headrace_io::MemoryUse;
 use headrace_ir::{
@@ -13,7 +14,8 @@ use headrace_ir::{
     ProbeKind, Program, Scalar, Sink, Source, Step,
 };
 use headrace_runner::{
-    ErrorClass, Processor, RunError, RunReport, Runner, RunnerOptions, StreamTable,
+    ErrorClass, Processor, Request, RunError, RunReport, Runner, RunnerOptions, Settings,
+    StreamTable,
 };
 
 use crate::support::{self, run_on};
@@ -182,6 +184,53 @@ fn many_runs_at_a_time_share_one_budget_and_all_answer_right() {
 #[ignore = "needs a GPU"]
 fn gpu_many_runs_at_a_time_share_one_budget_and_all_answer_right() {
     many_runs_on(Processor::Cuda, "cuda");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_what_the_cores_have_answered_is_rehearsed_behind_the_queries() {
+    const ROWS: i64 = 8_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS));
+    write(&folder.path().join("many.arrow"), vec![("value", values)]);
+    let tables = [open(folder.path(), "many")];
+    let program = |limit: i64| {
+        let source = tables[0].source_over(0, &["value"]).unwrap();
+        let value = source.register(0);
+        let limit = Expr::Literal(Scalar::int(DataType::Int64, limit.into()));
+        let below = Step::Filter(Expr::compare(CompareOp::Lt, value.clone(), limit));
+        let sum = AggregateFunction::Sum;
+        let sum = AggregateCall::new("total", sum, Some(value), DataType::Int64);
+        let sink = Sink::aggregate(vec![], vec![sum]);
+        Program::new(vec![], Pipeline { source, steps: vec![below], sink })
+    };
+    let (runner, token) = (Arc::new(Runner::new(&RunnerOptions::default())), CancelToken::new());
+    let settings = Settings::default();
+    let run = |program: &Program| {
+        let (tables, settings, token) = (&tables, &settings, &token);
+        let request = Request { program, parameters: &[], tables, settings, token };
+        let sum = Mutex::new(0);
+        let report = runner.run(&request, &|batch| {
+            *sum.lock().unwrap() += total(&[batch]);
+            true
+        });
+        let report = report.unwrap();
+        if report.wants_rehearsal {
+            runner.rehearse(&request);
+        }
+        (sum.into_inner().unwrap(), report.wants_rehearsal, report.streamed)
+    };
+    let below = |limit: i64| limit * (limit - 1) / 2;
+    let (sum, wants, report) = run(&program(5));
+    assert_eq!((sum, wants, &*report.processor), (below(5), false, "cpu"), "whoever asks once");
+    let limit = ROWS - 7;
+    let (sum, wants, report) = run(&program(limit));
+    assert_eq!((sum, wants, &*report.processor), (below(limit), true, "cpu"), "{report:?}");
+    let why = report.processor_why_not.unwrap_or_default();
+    assert!(why.ends_with("behind this query"), "{why}");
+    runner.settle();
+    let (sum, wants, report) = run(&program(limit));
+    assert_eq!((sum, wants, &*report.processor), (below(limit), false, "cuda"), "{report:?}");
 }
 
 fn many_runs_on(processor: Processor, name: &str) {
