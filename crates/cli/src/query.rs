@@ -43,8 +43,9 @@ pub async fn run(args: &QueryArgs, stop: Arc<AtomicBool>, asked: &Asked) -> Resu
     let source = source(inputs.sql, args)?;
     let mut session = session::new(&args.engine)?;
     // A signal ends the process with its statement, but where somebody types.
-    if !matches!(source, Source::Terminal) {
-        session = session.inline();
+    match source {
+        Source::Terminal => session.runner().allow_rehearsals(),
+        _ => session = session.inline(),
     }
     for path in args.data.iter().chain(&inputs.data) {
         session::register(&session, path).await?;

@@ -1,8 +1,12 @@
-//! Programs that the cores have answered run once more on a GPU behind the queries: the next time their kernels,
-//! columns and builds are there.
+//! Programs run again on a GPU behind the queries, where it lacked its start: the next time their kernels, columns and
+//! builds are there.
 //!
-//! It is a run like any other, on a few threads, whose rows nobody reads. One runs at a time. It ends early with the
-//! process, and tells nobody of what fails: a GPU that refuses a pipeline is known to the placements from then on.
+//! A rehearsal is a run like any other, on a few threads, whose rows nobody reads: the first one brings the columns, the
+//! second one compiles the kernel over columns that are there, which may be narrower than they came. One program is
+//! rehearsed at a time. The end of the process cancels it. What fails is told to nobody, and a GPU that refuses a pipeline
+//! is known to the placements from then on.
+//!
+//! Whoever asks once would wait for it at the end, so a process that stays has to ask for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,9 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use headrace_flow::CancelToken;
-use headrace_ir::{Input, Program, Scalar};
+use headrace_ir::{Program, Scalar};
 use parking_lot::Mutex;
 
+use crate::report::{RunReport, StageReport};
 use crate::run::Request;
 use crate::runner::Runner;
 use crate::settings::Settings;
@@ -30,8 +35,7 @@ pub(crate) const CORES_MS_MIN: f64 = 1.0;
 /// What a runner has yet to rehearse.
 #[derive(Debug, Default)]
 pub(crate) struct Rehearsals {
-    /// Whether a program has ended before: whoever asks for one alone leaves then.
-    has_run: AtomicBool,
+    are_on: AtomicBool,
     queue: Mutex<Queue>,
 }
 
@@ -61,22 +65,19 @@ impl Drop for AtWork<'_> {
 }
 
 impl Rehearsals {
-    /// Whether there are any in this session, for a program over tables that can be read again.
-    pub(crate) fn take(&self, program: &Program, settings: &Settings) -> bool {
-        let comes_once = |input: &Input| matches!(input, Input::Batches(_));
-        self.has_run.load(Ordering::Relaxed)
-            && !settings.behind
-            && !program.sources().any(|source| comes_once(&source.input))
-    }
-
-    /// A program has ended.
-    pub(crate) fn ended(&self) {
-        self.has_run.store(true, Ordering::Relaxed);
+    /// Whether programs are rehearsed.
+    pub(crate) fn are_on(&self) -> bool {
+        self.are_on.load(Ordering::Relaxed)
     }
 }
 
 impl Runner {
-    /// Runs a request once more behind the queries, as its report wants it.
+    /// Has programs rehearsed from now on: the process stays.
+    pub fn allow_rehearsals(&self) {
+        self.rehearsals().are_on.store(true, Ordering::Relaxed);
+    }
+
+    /// Runs a request again behind the queries, as its report wants it.
     pub fn rehearse(self: &Arc<Self>, request: &Request<'_>) {
         let threads = (request.settings.threads / THREADS_DIVISOR).max(1);
         let settings = Settings { behind: true, threads, share: None, ..request.settings.clone() };
@@ -114,7 +115,13 @@ impl Runner {
                 settings: &settings,
                 token,
             };
-            if let Err(why) = self.run(&request, &|_| true) {
+            let run = || self.run(&request, &|_| true);
+            let is_on_gpu = |stage: &StageReport| stage.processor.contains("cuda");
+            let again = |first: RunReport| match first.stages.iter().flatten().any(is_on_gpu) {
+                true => run().map(drop),
+                false => Ok(()),
+            };
+            if let Err(why) = run().and_then(again) {
                 tracing::debug!(%why, "a GPU was not made ready behind the queries");
             }
         }

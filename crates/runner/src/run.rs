@@ -157,8 +157,7 @@ impl Runner {
             SharingRun::begin(share, *threads).ok()
         });
         let limit = sharing.map(|run| Arc::new(run) as _);
-        let rehearsals = self.rehearsals();
-        let may_rehearse = rehearsals.take(&program, request.settings);
+        let may_rehearse = self.rehearsals().are_on() && !request.settings.behind;
         let wants_rehearsal = AtomicBool::new(false);
         let run = Run {
             request,
@@ -169,7 +168,6 @@ impl Runner {
             wants_rehearsal: &wants_rehearsal,
         };
         let mut report = run.run(program, emit)?;
-        rehearsals.ended();
         report.wants_rehearsal = wants_rehearsal.into_inner();
         Ok(report)
     }
@@ -387,18 +385,16 @@ impl Run<'_> {
             let started = Instant::now();
             let done = cpu::run(task)?;
             let ms = ms_since(started);
-            if settings.processor == Processor::Auto {
+            if settings.processor == Processor::Auto && !settings.behind {
                 placements.ran_on_cores(pipeline, source, ms);
             }
             let mut why_not = on_cores;
             let lacks_start = why_not.as_mut().filter(|on_cores| on_cores.lacks_start);
             if let Some(on_cores) = lacks_start
-                && self.may_rehearse
                 && ms >= CORES_MS_MIN
-                && placements.begin_rehearsal(pipeline, source)
+                && self.begin_rehearsal(pipeline, table)
             {
                 on_cores.why.0.push_str(", behind this query");
-                self.wants_rehearsal.store(true, Ordering::Relaxed);
             }
             Ok(Streamed { done, processor: "cpu", why_not: why_not.map(|on_cores| on_cores.why) })
         };
@@ -414,8 +410,7 @@ impl Run<'_> {
             Ok(start_ms) => start_ms,
             Err(on_cores) => return on_cpu(&task, Some(on_cores)),
         };
-        let must = settings.behind
-            || settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
+        let must = settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
         if !must && let Some(reason) = placements.refusal(pipeline, source) {
             return on_cpu(&task, Some(reason.into()));
         }
@@ -423,8 +418,10 @@ impl Run<'_> {
         let watched = outlet.watched();
         let error = match watched.through(|outlet| cuda::run(&Task { outlet, ..task })) {
             Ok(done) => {
-                if is_auto {
-                    placements.ran_on_gpus(pipeline, source, ms_since(started), start_ms);
+                let ms = ms_since(started);
+                let has_started = placements.ran_on_gpus(pipeline, source, ms, start_ms);
+                if has_started && self.runner.may_keep(pipeline, table) {
+                    self.begin_rehearsal(pipeline, table);
                 }
                 return Ok(Streamed { done, processor: "cuda", why_not: None });
             }
@@ -439,6 +436,18 @@ impl Run<'_> {
             Some(reason) if !must && !watched.has_left() => on_cpu(&task, Some(reason.into())),
             _ => Err(error),
         }
+    }
+}
+
+impl Run<'_> {
+    /// Has the program rehearsed, once for each of its pipelines; whether it will be. Only files can be read again when
+    /// whoever asks is gone.
+    fn begin_rehearsal(&self, pipeline: &Pipeline, table: &StreamTable) -> bool {
+        let begins = self.may_rehearse
+            && self.runner.placements().begin_rehearsal(pipeline, table.source())
+            && self.request.tables.iter().all(|table| table.source().description().is_ok());
+        self.wants_rehearsal.fetch_or(begins, Ordering::Relaxed);
+        begins
     }
 }
 

@@ -196,8 +196,7 @@ fn run(
         outbox.push_bulk(Reply::Batch, Body::Rows(with_own_texts(batch)));
         true
     })?;
-    // A heap's pages are its client's, who leaves.
-    if report.wants_rehearsal && matches!(run.tables, Tables::Files(_)) {
+    if report.wants_rehearsal {
         shared.runner.rehearse(&request);
     }
     Ok(report)

@@ -44,8 +44,10 @@ impl Shared {
             ..RunnerOptions::default()
         };
         let sessions = Sessions { next: 0, tokens: HashMap::new(), last_end: Instant::now() };
+        let runner = Arc::new(Runner::new(&limits));
+        runner.allow_rehearsals();
         Self {
-            runner: Arc::new(Runner::new(&limits)),
+            runner,
             queue: Queue::new(options.limits.runs.into()),
             processor: options.processor,
             tables: OpenTables::default(),

@@ -38,6 +38,9 @@ pub async fn run(suite: Suite, args: &RunArgs) -> Result<()> {
     }
     let engine = args.engine.of_this_process();
     let session = session::open(&args.data, &engine)?;
+    if args.runs > 0 {
+        session.runner().allow_rehearsals();
+    }
     let scale = scale(suite, &args.data, &session).await?;
     let off = session::on(Processor::Off, &engine);
     let baseline = if args.check { Some(session::open(&args.data, &off)?) } else { None };

@@ -18,7 +18,9 @@ use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use futures::{Stream, StreamExt, TryStreamExt};
 use headrace_flow::CancelToken;
-use headrace_format::batches::{BatchStream, BatchTable, ProducerError};
+use headrace_format::batches::{
+    BatchStream, BatchTable, ProducerError, schema_without_views, without_views,
+};
 use headrace_ir::Scalar;
 use headrace_pipeline::{ExecError, WhyNot};
 use headrace_runner::{
@@ -173,7 +175,8 @@ fn values(subqueries: &[Arc<dyn PhysicalExpr>]) -> Result<Vec<Scalar>, RunError>
 /// The rows of a child plan as a table that is read once.
 fn child_table(child: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Arc<StreamTable> {
     let (child, context, runtime) = (Arc::clone(child), Arc::clone(context), Handle::current());
-    let (name, schema) = (child.name().to_string(), child.schema());
+    let name = child.name().to_string();
+    let schema = schema_without_views(&child.schema());
     let rows = ChildRows::Waiting { child, context, runtime };
     Arc::new(StreamTable::new(&name, Arc::new(BatchTable::new(&name, &schema, rows))))
 }
@@ -209,6 +212,7 @@ fn all_partitions(
         merged.spawn(async move {
             // Whoever reads may have enough.
             while let Some(batch) = child.next().await {
+                let batch = batch.and_then(|batch| Ok(without_views(batch)?));
                 let is_last = batch.is_err();
                 if rows.send(batch).await.is_err() || is_last {
                     break;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef, StringArray, make_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_cast::cast;
-use arrow_schema::DataType;
+use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema};
 use headrace_io::HeldBytes;
 use headrace_ir::{ColumnExtents, Encoding, Extent};
 
@@ -31,6 +31,34 @@ pub(super) fn table_type(data_type: &DataType, has_dictionary: bool) -> DataType
         DataType::BinaryView => DataType::Binary,
         other => other.clone(),
     }
+}
+
+/// A schema with plain texts and bytes in place of views.
+pub fn schema_without_views(schema: &Schema) -> Schema {
+    let plain = |field: &FieldRef| match field.data_type() {
+        view @ (DataType::Utf8View | DataType::BinaryView) => {
+            Arc::new(field.as_ref().clone().with_data_type(table_type(view, false)))
+        }
+        _ => Arc::clone(field),
+    };
+    Schema::new(schema.fields().iter().map(plain).collect::<Fields>())
+}
+
+/// A batch with plain texts and bytes in place of views. Whoever makes batches on many threads does it there; else the
+/// one thread that feeds a race does.
+pub fn without_views(batch: RecordBatch) -> std::result::Result<RecordBatch, ArrowError> {
+    let schema = schema_without_views(&batch.schema());
+    if schema.fields() == batch.schema().fields() {
+        return Ok(batch);
+    }
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| match column.data_type() == field.data_type() {
+        true => Ok(Arc::clone(column)),
+        false => cast(column, field.data_type()),
+    });
+    let columns = columns.collect::<std::result::Result<_, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)
 }
 
 fn code_type() -> DataType {

@@ -18,6 +18,7 @@ mod segment;
 mod stream;
 mod table;
 
+pub use column::{schema_without_views, without_views};
 pub(crate) use feed::BatchFeed;
 pub use segment::BatchSegment;
 pub use stream::{
