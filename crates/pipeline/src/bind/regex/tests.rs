@@ -57,7 +57,7 @@ fn texts(pieces: &[&str], longest: usize) -> Vec<String> {
 
 fn vector(texts: &[String]) -> Vector<'_> {
     let views: Vec<&str> = texts.iter().map(String::as_str).collect();
-    Vector::with_validity(Data::Str(views.into()), None)
+    Vector::with_validity(Data::Str(views), None)
 }
 
 /// What the automaton finds in each text; `None`: NULL.
