@@ -27,13 +27,15 @@ struct Jobs {
     waiting: VecDeque<Job>,
     /// Threads that are there.
     threads: usize,
+    /// Long jobs, each with a thread of its own.
+    long: usize,
     /// Runs that use a device.
     runs: usize,
     has_ended: bool,
 }
 
 static JOBS: Mutex<Jobs> =
-    Mutex::new(Jobs { waiting: VecDeque::new(), threads: 0, runs: 0, has_ended: false });
+    Mutex::new(Jobs { waiting: VecDeque::new(), threads: 0, long: 0, runs: 0, has_ended: false });
 /// A thread or a run is gone.
 static GONE: Condvar = Condvar::new();
 
@@ -88,9 +90,25 @@ pub(crate) fn begin(job: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Begins a job that lasts: the end of the process cancels it.
+/// Begins a job that lasts, on a thread of its own, or drops it: the end of the process cancels it and waits.
 pub fn begin_behind(job: impl FnOnce(&CancelToken) + Send + 'static) {
-    begin(|| job(&ENDING));
+    static AT_EXIT: Once = Once::new();
+    wait_at_exit(&AT_EXIT);
+    let mut jobs = JOBS.lock();
+    if jobs.has_ended {
+        return;
+    }
+    let named = thread::Builder::new().name("headrace-behind".into());
+    let body = move || {
+        headrace_io::block_signals();
+        // One that panics is lost alone; the panic was told.
+        let _ = catch_unwind(AssertUnwindSafe(|| job(&ENDING)));
+        JOBS.lock().long -= 1;
+        GONE.notify_all();
+    };
+    if named.spawn(body).is_ok() {
+        jobs.long += 1;
+    }
 }
 
 fn work() {
@@ -116,7 +134,7 @@ fn work() {
 /// Waits until no job waits or runs.
 pub fn settle() {
     let mut jobs = JOBS.lock();
-    while jobs.threads > 0 {
+    while jobs.threads > 0 || jobs.long > 0 {
         GONE.wait(&mut jobs);
     }
 }

@@ -291,6 +291,20 @@ impl Pipeline {
         }
     }
 
+    /// The same with NULL in place of each constant, to tell pipelines apart that differ in more.
+    pub fn without_constants(&self) -> Self {
+        let mut pipeline = self.clone();
+        for expr in pipeline.exprs_mut() {
+            expr.replace(&mut |expr| match expr {
+                Expr::Literal(constant) => {
+                    Some(Expr::Literal(Scalar::null(constant.data_type.clone())))
+                }
+                _ => None,
+            });
+        }
+        pipeline
+    }
+
     /// Every expression.
     pub(crate) fn exprs_mut(&mut self) -> Vec<&mut Expr> {
         let mut exprs: Vec<&mut Expr> = Vec::new();

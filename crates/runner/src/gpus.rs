@@ -21,13 +21,21 @@ pub(crate) struct Gpus {
     count: OnceLock<usize>,
     /// By ordinal. Locked while one is opened: a second one would only wait for the driver.
     opened: Mutex<BTreeMap<usize, Opened>>,
+    /// Those that are open: whoever asks for them does not wait for one that is being opened.
+    ready: Mutex<Vec<Arc<CudaDevice>>>,
 }
 
 impl Gpus {
     /// GPUs of which none is open. What is pinned for them is divided among those that there are.
     pub(crate) fn new(options: CudaOptions, budget: &Arc<MemoryBudget>) -> Self {
         let budget = Arc::clone(budget);
-        Self { options, budget, count: OnceLock::new(), opened: Mutex::default() }
+        Self {
+            options,
+            budget,
+            count: OnceLock::new(),
+            opened: Mutex::default(),
+            ready: Mutex::default(),
+        }
     }
 
     fn count(&self) -> usize {
@@ -60,7 +68,11 @@ impl Gpus {
             let share = self.options.pinned_bytes_max / self.count().max(1) as u64;
             let options = CudaOptions { pinned_bytes_max: share, ..self.options };
             let opened = CudaDevice::open_within(ordinal, options, Some(&self.budget));
-            opened.inspect(|device| compile_fixed(device)).map_err(|error| {
+            let opened = opened.inspect(|device| {
+                compile_fixed(device);
+                self.ready.lock().push(Arc::clone(device));
+            });
+            opened.map_err(|error| {
                 // Remedies follow on lines of their own; EXPLAIN has room for the cause.
                 let text = error.to_string();
                 WhyNot::new(text.lines().next().unwrap_or("no GPU"))
@@ -71,7 +83,7 @@ impl Gpus {
 
     /// Those that are open.
     pub(crate) fn all_open(&self) -> Vec<Arc<CudaDevice>> {
-        self.opened.lock().values().filter_map(|opened| opened.clone().ok()).collect()
+        self.ready.lock().clone()
     }
 }
 

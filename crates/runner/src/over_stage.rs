@@ -33,7 +33,7 @@ use crate::task::{OnDevice, Outlet, Task};
 /// Batches that wait between a stage and the one that reads it.
 const WAITING_BATCHES: usize = 8;
 
-/// Of fewer groups the cores have made an answer before a kernel is compiled.
+/// Of fewer groups the cores have made an answer before a kernel is compiled; a rehearsal compiles it.
 const AUTO_GROUPS_MIN: u64 = 1 << 20;
 
 impl Run<'_> {
@@ -115,8 +115,10 @@ impl Run<'_> {
         left: &GroupsLeft<'_>,
         outlet: Outlet<'_>,
     ) -> OnDevice<Streamed> {
-        let settings = self.request.settings;
-        if settings.processor == Processor::Auto && left.rows() < AUTO_GROUPS_MIN {
+        let (settings, placements) = (self.request.settings, self.runner.placements());
+        let may_compile = settings.processor != Processor::Auto || settings.behind;
+        let are_many = left.rows() >= AUTO_GROUPS_MIN;
+        if !may_compile && !are_many && !placements.has_run_over_groups(pipeline) {
             let groups = left.rows();
             return Ok(Err(WhyNot::new(format!("auto: the cores read {groups} groups sooner"))));
         }
@@ -139,7 +141,10 @@ impl Run<'_> {
             cuda::run_over(&task, left)
         });
         match done {
-            Ok(done) => Ok(Ok(Streamed { done, processor: "cuda", why_not: None })),
+            Ok(done) => {
+                placements.ran_over_groups(pipeline);
+                Ok(Ok(Streamed { done, processor: "cuda", why_not: None }))
+            }
             Err(error) => match gpu_refusal(&error) {
                 Some(reason) if !watched.has_left() => Ok(Err(reason)),
                 _ => Err(error),

@@ -95,11 +95,18 @@ struct Times {
     /// kernel over them.
     gpu_ms: Option<f64>,
     gpu_runs: u32,
-    /// Whether GPUs have its kernel.
+    /// Whether GPUs have its kernel, as the pipeline's kind says.
     is_compiled: bool,
     /// The reason that an earlier run on a GPU gave up.
     refusal: Option<WhyNot>,
-    /// Whether a start was begun behind the queries, once for all times.
+}
+
+/// What is known of pipelines that differ in constants alone: they have one kernel.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kind {
+    /// Whether GPUs have its kernel.
+    is_compiled: bool,
+    /// Whether a rehearsal was begun.
     is_rehearsed: bool,
 }
 
@@ -107,7 +114,7 @@ struct Times {
 #[derive(Debug)]
 pub(crate) struct OnCores {
     pub why: WhyNot,
-    /// Whether a GPU lacks nothing but its start, which stays made.
+    /// Whether a GPU lacks nothing but its start, which stays made, as far as that is known.
     pub lacks_start: bool,
 }
 
@@ -149,7 +156,10 @@ pub(crate) struct Placements {
 #[derive(Debug, Default)]
 struct State {
     pipelines: Vec<(Subject, Times)>,
+    kinds: Vec<(Subject, Kind)>,
     tables: Vec<(Weak<dyn Table>, Account)>,
+    /// Pipelines without their constants that ran over groups on a GPU: their kernels are there.
+    over_groups: Vec<Pipeline>,
 }
 
 impl Placements {
@@ -177,12 +187,12 @@ impl Placements {
         let had_all = columns.iter().all(|column| account.brought.contains(column));
         account.brought.extend(columns);
         account.spent_ms = (account.spent_ms - start_ms).max(0.0);
+        let was_compiled = std::mem::replace(&mut state.kind(pipeline, table).is_compiled, true);
         let times = state.times(pipeline, table);
-        if had_all && times.is_compiled {
+        if had_all && was_compiled {
             times.gpu_ms = Some(times.gpu_ms.map_or(ms, |before| before.min(ms)));
             times.gpu_runs += 1;
         }
-        times.is_compiled = true;
         !had_all
     }
 
@@ -193,15 +203,32 @@ impl Placements {
         known.1.refusal.clone()
     }
 
+    /// What the last run on the cores took.
+    pub(crate) fn cores_ms(&self, pipeline: &Pipeline, table: &Arc<dyn Table>) -> Option<f64> {
+        self.state.lock().times(pipeline, table).cores_ms
+    }
+
     /// Takes note of why GPUs do not take a pipeline.
     pub(crate) fn was_refused(&self, pipeline: &Pipeline, table: &Arc<dyn Table>, why: &WhyNot) {
         self.state.lock().times(pipeline, table).refusal = Some(why.clone());
     }
 
+    /// Takes note of a run over groups that another stage left on a GPU.
+    pub(crate) fn ran_over_groups(&self, pipeline: &Pipeline) {
+        let (kind, known) = (pipeline.without_constants(), &mut self.state.lock().over_groups);
+        let at = known.iter().position(|known| *known == kind);
+        used_last(known, at, || kind);
+    }
+
+    /// Whether a pipeline has run so.
+    pub(crate) fn has_run_over_groups(&self, pipeline: &Pipeline) -> bool {
+        self.state.lock().over_groups.contains(&pipeline.without_constants())
+    }
+
     /// Whether a start behind the queries is due: it is begun once.
     pub(crate) fn begin_rehearsal(&self, pipeline: &Pipeline, table: &Arc<dyn Table>) -> bool {
         let mut state = self.state.lock();
-        !std::mem::replace(&mut state.times(pipeline, table).is_rehearsed, true)
+        !std::mem::replace(&mut state.kind(pipeline, table).is_rehearsed, true)
     }
 
     /// Forgets everything.
@@ -216,6 +243,14 @@ impl State {
         let known = self.pipelines.iter().position(|(subject, _)| subject.is(pipeline, table));
         let new = || (Subject::new(pipeline, table), Times::default());
         &mut used_last(&mut self.pipelines, known, new).1
+    }
+
+    fn kind(&mut self, pipeline: &Pipeline, table: &Arc<dyn Table>) -> &mut Kind {
+        self.kinds.retain(|(subject, _)| subject.is_alive());
+        let pipeline = pipeline.without_constants();
+        let known = self.kinds.iter().position(|(subject, _)| subject.is(&pipeline, table));
+        let new = || (Subject::new(&pipeline, table), Kind::default());
+        &mut used_last(&mut self.kinds, known, new).1
     }
 
     fn account(&mut self, table: &Arc<dyn Table>) -> &mut Account {
@@ -314,10 +349,13 @@ impl Runner {
             let why = WhyNot::new("auto: a kernel is not made for rows that operators make");
             return Err(why.into());
         }
-        if !may_have_gpus() {
-            // It tells why there is none, at no cost.
+        if !may_have_gpus() || settings.behind {
+            // It tells why there is none, at no cost. Behind the queries nobody waits for it to be opened, and how much it
+            // keeps is to be known.
             self.cuda(&settings.devices)?;
         }
+        let is_open = !self.gpus().all_open().is_empty();
+        let cache_bytes = is_open.then(|| self.device_cache_bytes());
         let mut state = self.placements().state.lock();
         let account = state.account(source).clone();
         let of = |columns: &mut dyn Iterator<Item = usize>| -> u64 {
@@ -325,15 +363,16 @@ impl Runner {
         };
         let columns = pipeline.source.ordinals.iter().copied();
         let is_missing = |column: &usize| !account.brought.contains(column);
-        let is_open = !self.gpus().all_open().is_empty();
         let facts = Facts {
             bytes: of(&mut columns.clone()),
             missing_bytes: of(&mut columns.filter(is_missing)),
             grouped_rows: grouped_rows(pipeline, &**source),
             threads: settings.threads,
-            cache_bytes: is_open.then(|| self.device_cache_bytes()),
+            cache_bytes,
         };
-        match choose(state.times(pipeline, source), &account, facts) {
+        let is_compiled = state.kind(pipeline, source).is_compiled;
+        let times = Times { is_compiled, ..state.times(pipeline, source).clone() };
+        match choose(&times, &account, facts) {
             // What is lacking is made by this very run.
             Err(OnCores { lacks_start: true, .. }) if settings.behind => Ok(0.0),
             chosen => chosen,

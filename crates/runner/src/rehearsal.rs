@@ -1,17 +1,17 @@
 //! Programs run again on a GPU behind the queries, where it lacked its start: the next time their kernels, columns and
 //! builds are there.
 //!
-//! A rehearsal is a run like any other, on a few threads, whose rows nobody reads: the first one brings the columns, the
+//! A rehearsal is a run like any other, on a few threads, whose rows are dropped: the first run brings the columns, the
 //! second one compiles the kernel over columns that are there, which may be narrower than they came. One program is
-//! rehearsed at a time. The end of the process cancels it. What fails is told to nobody, and a GPU that refuses a pipeline
-//! is known to the placements from then on.
+//! rehearsed at a time. The end of the process cancels it and waits for it. Its errors are only logged. A GPU that refuses
+//! a pipeline is known to the placements from then on.
 //!
-//! Whoever asks once would wait for it at the end, so a process that stays has to ask for it.
+//! A process that runs one query and ends must not wait for a rehearsal, so only processes that stay allow them; and one
+//! whose memory is limited keeps it for its queries.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use headrace_flow::CancelToken;
 use headrace_ir::{Program, Scalar};
@@ -26,11 +26,14 @@ use crate::table::StreamTable;
 /// Programs that wait, at most; the one that has waited longest is dropped.
 const WAITING_MAX: usize = 64;
 
-/// Of so many threads one is used: queries run meanwhile.
+/// A rehearsal uses a quarter of the threads: queries run meanwhile.
 const THREADS_DIVISOR: usize = 4;
 
 /// A run on the cores that takes less is not worth another on a GPU.
 pub(crate) const CORES_MS_MIN: f64 = 1.0;
+
+/// What a GPU refuses of a program runs on the cores if it takes them no more, so that the rest can be rehearsed.
+pub(crate) const CORES_MS_MAX: f64 = 100.0;
 
 /// What a runner has yet to rehearse.
 #[derive(Debug, Default)]
@@ -53,13 +56,25 @@ struct Rehearsal {
     settings: Settings,
 }
 
-/// Ends the work of a thread that panics, so that the next one begins.
-struct AtWork<'q>(&'q Mutex<Queue>);
+/// The work of a thread. Where it panics or is never begun, a later program begins another.
+struct AtWork {
+    runner: Arc<Runner>,
+    has_ended: bool,
+}
 
-impl Drop for AtWork<'_> {
+impl AtWork {
+    fn run(mut self, token: &CancelToken) {
+        self.runner.rehearse_all(token);
+        self.has_ended = true;
+    }
+}
+
+impl Drop for AtWork {
     fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.lock().is_at_work = false;
+        if !self.has_ended {
+            let mut queue = self.runner.rehearsals().queue.lock();
+            queue.waiting.clear();
+            queue.is_at_work = false;
         }
     }
 }
@@ -72,9 +87,9 @@ impl Rehearsals {
 }
 
 impl Runner {
-    /// Has programs rehearsed from now on: the process stays.
+    /// Has programs rehearsed from now on, unless memory is limited: the process stays.
     pub fn allow_rehearsals(&self) {
-        self.rehearsals().are_on.store(true, Ordering::Relaxed);
+        self.rehearsals().are_on.store(!self.is_limited(), Ordering::Relaxed);
     }
 
     /// Runs a request again behind the queries, as its report wants it.
@@ -93,16 +108,15 @@ impl Runner {
         }
         queue.waiting.push_back(rehearsal);
         if !std::mem::replace(&mut queue.is_at_work, true) {
-            let runner = Arc::clone(self);
-            headrace_cuda::begin_behind(move |token| runner.rehearse_all(token));
+            drop(queue);
+            let at_work = AtWork { runner: Arc::clone(self), has_ended: false };
+            headrace_cuda::begin_behind(move |token| at_work.run(token));
         }
     }
 
     fn rehearse_all(&self, token: &CancelToken) {
-        let queue = &self.rehearsals().queue;
-        let _at_work = AtWork(queue);
         let next = || {
-            let mut queue = queue.lock();
+            let mut queue = self.rehearsals().queue.lock();
             let next = queue.waiting.pop_front().filter(|_| !token.is_cancelled());
             queue.is_at_work = next.is_some();
             next
@@ -115,7 +129,7 @@ impl Runner {
                 settings: &settings,
                 token,
             };
-            let run = || self.run(&request, &|_| true);
+            let run = || self.run_above(&request, &|_| true);
             let is_on_gpu = |stage: &StageReport| stage.processor.contains("cuda");
             let again = |first: RunReport| match first.stages.iter().flatten().any(is_on_gpu) {
                 true => run().map(drop),

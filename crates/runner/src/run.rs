@@ -18,7 +18,7 @@ use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 use crate::error::{ErrorClass, RunError};
 use crate::graph::{Graph, Made};
 use crate::placement::OnCores;
-use crate::rehearsal::CORES_MS_MIN;
+use crate::rehearsal::{CORES_MS_MAX, CORES_MS_MIN};
 use crate::report::{Place, RunReport, StageReport};
 use crate::runner::Runner;
 use crate::settings::{Fallback, Processor, Settings};
@@ -248,7 +248,7 @@ pub struct Run<'a> {
     pub groups: &'a Arc<MemoryBudget>,
     /// Whether it may be rehearsed on a GPU when it has ended.
     pub may_rehearse: bool,
-    /// Whether it is to be.
+    /// Set once it is to be rehearsed.
     pub wants_rehearsal: &'a AtomicBool,
 }
 
@@ -382,6 +382,12 @@ impl Run<'_> {
         };
         let (placements, source) = (self.runner.placements(), table.source());
         let on_cpu = |task: &Task<'_>, on_cores: Option<OnCores>| {
+            if let Some(OnCores { why, .. }) = &on_cores
+                && settings.behind
+                && placements.cores_ms(pipeline, source).is_none_or(|ms| ms > CORES_MS_MAX)
+            {
+                return Err(RunError::WhyNot(why.clone()));
+            }
             let started = Instant::now();
             let done = cpu::run(task)?;
             let ms = ms_since(started);
@@ -394,7 +400,7 @@ impl Run<'_> {
                 && ms >= CORES_MS_MIN
                 && self.begin_rehearsal(pipeline, table)
             {
-                on_cores.why.0.push_str(", behind this query");
+                on_cores.why.0.push_str("; it is tried behind this query");
             }
             Ok(Streamed { done, processor: "cpu", why_not: why_not.map(|on_cores| on_cores.why) })
         };
@@ -440,7 +446,7 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
-    /// Has the program rehearsed, once for each of its pipelines; whether it will be. Only files can be read again when
+    /// Has the program rehearsed, once for each kind of its pipelines; whether it will be. Only files can be read again when
     /// whoever asks is gone.
     fn begin_rehearsal(&self, pipeline: &Pipeline, table: &StreamTable) -> bool {
         let begins = self.may_rehearse

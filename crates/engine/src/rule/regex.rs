@@ -2,7 +2,7 @@
 
 use headrace_ir::{DataType, Expr, Function, MatchPart, Scalar, Unmatched, Value};
 use headrace_pipeline::{WhyNot, check_pattern};
-use regex_syntax::hir::{Hir, Look};
+use regex_syntax::hir::{Hir, HirKind, Look};
 
 /// `text ~ pattern` and its kin.
 pub fn operator(
@@ -23,7 +23,10 @@ pub fn called(name: &str, text: &Expr, constants: &[Scalar]) -> Result<Option<Ex
         (_, [Value::Utf8(pattern)]) => (pattern, ""),
         ("regexp_like", [Value::Utf8(pattern), Value::Utf8(flags)]) => (pattern, flags.as_str()),
         ("regexp_replace", [Value::Utf8(pattern), Value::Utf8(_)]) => (pattern, ""),
-        ("regexp_replace", [Value::Utf8(pattern), Value::Utf8(_), Value::Utf8(flags)]) => {
+        // The planner refuses no flags.
+        ("regexp_replace", [Value::Utf8(pattern), Value::Utf8(_), Value::Utf8(flags)])
+            if !flags.is_empty() =>
+        {
             (pattern, flags.as_str())
         }
         ("regexp_extract", [Value::Utf8(pattern), Value::Int(_)]) => (pattern, ""),
@@ -107,6 +110,16 @@ fn replaced(text: &Expr, pattern: &str, template: &str) -> Result<Expr, WhyNot> 
     if let [Piece::Of(one)] = pieces.as_slice() {
         return part(text, pattern, *one, Unmatched::Whole);
     }
+    // Each level would have several copies of the one below.
+    let mut is_searched = false;
+    text.visit(&mut |expr| {
+        is_searched |= matches!(expr, Expr::Call { function, .. } if function.takes_pattern());
+    });
+    if is_searched {
+        return Err(WhyNot::new(format!(
+            "'{pattern}' replaces a part of what another one replaced"
+        )));
+    }
     let texts = pieces.into_iter().map(|piece| match piece {
         Piece::Of(one) => part(text, pattern, one, Unmatched::Empty),
         Piece::Text(text) => Ok(constant(&text)),
@@ -163,8 +176,20 @@ fn anchors(pattern: &str) -> Result<(bool, bool), WhyNot> {
 
 /// Number of groups, the whole match among them; none of what is no pattern.
 fn groups_of(pattern: &str) -> u16 {
-    let groups = parsed(pattern).map_or(0, |hir| hir.properties().explicit_captures_len() + 1);
+    let groups = parsed(pattern).map_or(0, |hir| last_group(&hir) + 1);
     u16::try_from(groups).unwrap_or(u16::MAX)
+}
+
+/// The highest number of a group: one that is never repeated is gone, and those behind it keep their numbers.
+fn last_group(hir: &Hir) -> u32 {
+    match hir.kind() {
+        HirKind::Capture(capture) => last_group(&capture.sub).max(capture.index),
+        HirKind::Repetition(repetition) => last_group(&repetition.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().map(last_group).max().unwrap_or(0)
+        }
+        _ => 0,
+    }
 }
 
 fn parsed(pattern: &str) -> Result<Hir, WhyNot> {

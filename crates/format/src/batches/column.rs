@@ -44,21 +44,30 @@ pub fn schema_without_views(schema: &Schema) -> Schema {
     Schema::new(schema.fields().iter().map(plain).collect::<Fields>())
 }
 
-/// A batch with plain texts and bytes in place of views. Whoever makes batches on many threads does it there; else the
-/// one thread that feeds a race does.
+/// A batch with plain texts and bytes in place of views. Producers with many threads call it on them: otherwise the one
+/// thread that feeds the race does this work.
 pub fn without_views(batch: RecordBatch) -> std::result::Result<RecordBatch, ArrowError> {
     let schema = schema_without_views(&batch.schema());
     if schema.fields() == batch.schema().fields() {
         return Ok(batch);
     }
     let columns = batch.columns().iter().zip(schema.fields());
-    let columns = columns.map(|(column, field)| match column.data_type() == field.data_type() {
-        true => Ok(Arc::clone(column)),
-        false => cast(column, field.data_type()),
+    let columns = columns.map(|(column, field)| match column.data_type() {
+        own if own == field.data_type() => Ok(Arc::clone(column)),
+        // Views of one text may be many.
+        _ if viewed_bytes(column) > i32::MAX as usize => {
+            Err(ArrowError::OffsetOverflowError(viewed_bytes(column)))
+        }
+        _ => cast(column, field.data_type()),
     });
     let columns = columns.collect::<std::result::Result<_, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)
+}
+
+fn viewed_bytes(column: &ArrayRef) -> usize {
+    let texts = column.as_string_view_opt().map(|texts| texts.total_bytes_len());
+    texts.or_else(|| Some(column.as_binary_view_opt()?.total_bytes_len())).unwrap_or(0)
 }
 
 fn code_type() -> DataType {

@@ -1,8 +1,8 @@
 //! Makes the [`Automaton`] of a regular expression from the Thompson automaton that the library compiles.
 //!
 //! A state is a list of threads of a backtracking search, the preferred ones first. Each thread has a row of
-//! registers, one a tag; a tag is a place of the wanted part. The order of rows never turns around from one
-//! state to the next, which makes moves between them safe one after the other.
+//! registers, one a tag; a tag is a place of the wanted part. From one state to the next no two rows change their
+//! order, so that the moves between them can be made one after the other.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ mod tests;
 /// Bytes of the Thompson automaton at most.
 const NFA_BYTES_MAX: usize = 1 << 20;
 
-/// Ways without a byte at most that are gone to make an automaton: some ten milliseconds.
+/// Transitions without a byte that are followed at most to make an automaton: about ten milliseconds.
 const WAYS_MAX: usize = 1 << 21;
 
 /// Whether processors can search texts for a pattern as a function does.
@@ -87,7 +87,7 @@ struct Arrival {
     new: u8,
 }
 
-/// Where in the text ways without a byte are gone.
+/// Where in the text transitions without a byte are followed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Start,
@@ -105,7 +105,7 @@ struct Maker<'n> {
     /// By state of the Thompson automaton the last closure that has seen it.
     seen: Vec<usize>,
     closures: usize,
-    /// Ways without a byte that have been gone.
+    /// Transitions without a byte that were followed.
     ways: usize,
     numbers: HashMap<Vec<Thread>, u16>,
     states: Vec<Vec<Thread>>,
@@ -169,7 +169,7 @@ impl Maker<'_> {
         matches!(self.nfa.state(state), State::Match { .. })
     }
 
-    /// The threads that ways without a byte lead to, in order of preference, up to the first that matches.
+    /// The threads that transitions without a byte lead to, in order of preference, up to the first that matches.
     fn closure(&mut self, begins: &[(Thread, usize)], at: At) -> Result<Vec<Arrival>, WhyNot> {
         self.closures += 1;
         let mut arrivals = Vec::new();
@@ -263,6 +263,10 @@ impl Maker<'_> {
             if let Some(last) = arrivals.last()
                 && self.is_match(last.thread.state)
             {
+                // A search would not go around a loop again where it has been at this place.
+                if last.new & thread.set != 0 {
+                    return self.refuse("sets a group again at the end");
+                }
                 let moves = self.found(threads, number, last.new)?;
                 return Ok(Step { state: DEAD, moves: self.list(moves)? });
             }

@@ -228,7 +228,7 @@ fn gpu_what_the_cores_have_answered_is_rehearsed_behind_the_queries() {
     let (sum, wants, report) = run(&program(limit));
     assert_eq!((sum, wants, &*report.processor), (below(limit), true, "cpu"), "{report:?}");
     let why = report.processor_why_not.unwrap_or_default();
-    assert!(why.ends_with("behind this query"), "{why}");
+    assert!(why.ends_with("it is tried behind this query"), "{why}");
     runner.settle();
     let (sum, wants, report) = run(&program(limit));
     assert_eq!((sum, wants, &*report.processor), (below(limit), false, "cuda"), "{report:?}");

@@ -6,7 +6,7 @@ use regex::Regex;
 
 use super::automaton;
 
-const PATTERNS: [&str; 30] = [
+const PATTERNS: [&str; 32] = [
     "",
     "a",
     "ab|a",
@@ -35,6 +35,8 @@ const PATTERNS: [&str; 30] = [
     "(?s)^.(.)",
     "^https?://(?:www\\.)?([^/]+)/.*$",
     "(a)?b",
+    "(a){0}(b)",
+    "(a|b)*($|c)",
     "(a)?(b)?(c)?$",
     "b*(a?)b*$",
 ];
@@ -111,9 +113,12 @@ fn what_an_automaton_cannot_is_refused_with_the_cause() {
         (r"\w{60}(\d+)", "exceeded limit"),
         (r"(\w\d|\d\w|\pL){3}(\d+)", "too many"),
         ("$^", "beginning behind an end"),
+        ("(b|$)+", "sets a group again at the end"),
+        ("(($)|a|b){2,}", "sets a group again at the end"),
         ("(a", "error parsing regex"),
     ] {
-        let refused = automaton(pattern, Some((MatchPart::Group(0), Unmatched::Null)));
+        let group = u16::from(cause.starts_with("sets a group"));
+        let refused = automaton(pattern, Some((MatchPart::Group(group), Unmatched::Null)));
         let why = refused.expect_err(pattern).to_string();
         assert!(why.contains(cause), "{pattern}: {why}");
     }
