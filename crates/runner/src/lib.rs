@@ -34,7 +34,7 @@
 //!   of another producer (`headrace_format::batches::BatchTable`), which come once.
 //! - [`Settings`]: which processor, which fallback, which way of reading, how many threads.
 //! - `cpu` and `cuda` run one [`task`] each; everything that depends on the processor is there.
-//! - `placement` chooses between them; `rehearsal` runs programs again on a GPU behind the queries, so that it is ready.
+//! - `placement` chooses between them; `rehearse` runs programs again on a GPU behind the queries, so that it is ready.
 //!
 //! # What this crate must never know
 //!
@@ -61,6 +61,7 @@ mod placement;
 mod prepared;
 mod progress;
 mod rehearsal;
+mod rehearse;
 mod report;
 mod run;
 mod runner;

@@ -12,7 +12,7 @@
 //!   would have taken.
 //! - Once both have run, the faster one runs. A table that does not fit device memory has its start at
 //!   every run.
-//! - A start that is all that a GPU lacks is made behind the queries (`rehearsal`) where the process stays.
+//! - A start that is all that a GPU lacks is made behind the queries (`rehearse`) where the process stays.
 //!
 //! None of it changes an answer.
 

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
-use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+use datafusion::physical_plan::PhysicalExpr;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use headrace_format::arrow::ir_type;
 use headrace_ir::{
     AggregateCall, AggregateFunction, DataType, Expr, NamedExpr, OnOverflow, Scalar,
@@ -20,27 +18,6 @@ use crate::exec::Output;
 
 fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
     Err(WhyNot::new(reason))
-}
-
-/// The node that aggregates raw rows, for a plan whose root yields final values: itself, or
-/// the partial aggregation below it.
-pub fn raw_aggregation(root: &AggregateExec) -> Option<&AggregateExec> {
-    match root.mode() {
-        AggregateMode::Single | AggregateMode::SinglePartitioned => Some(root),
-        AggregateMode::Final | AggregateMode::FinalPartitioned => partial_below(root.input()),
-        _ => None,
-    }
-}
-
-fn partial_below(plan: &Arc<dyn ExecutionPlan>) -> Option<&AggregateExec> {
-    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-        return (*aggregate.mode() == AggregateMode::Partial).then_some(aggregate);
-    }
-    let passes = plan.is::<CoalescePartitionsExec>() || plan.is::<RepartitionExec>();
-    match plan.children().as_slice() {
-        [input] if passes => partial_below(input),
-        _ => None,
-    }
 }
 
 /// The sink of an aggregation of raw rows whose input has these columns. `root` tells the

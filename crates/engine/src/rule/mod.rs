@@ -24,6 +24,7 @@ mod fuse;
 mod graph;
 mod order;
 mod program;
+mod raw;
 mod reduce;
 mod regex;
 mod sizes;
@@ -223,7 +224,7 @@ impl Rewriter<'_> {
     /// The pipeline for the fragment rooted here; `None` if no fragment begins here.
     fn fragment(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Result<Planned, WhyNot>> {
         if let Some(root) = plan.downcast_ref::<AggregateExec>() {
-            let raw = aggregate::raw_aggregation(root)?;
+            let raw = raw::raw_aggregation(root)?;
             return Some(self.aggregate_fragment(root, raw));
         }
         if let Some(sort) = plan.downcast_ref::<SortExec>() {

@@ -15,8 +15,8 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr, Statistics};
 use headrace_ir::{Register, Value};
 
-use super::aggregate::raw_aggregation;
 use super::graph::Leaf;
+use super::raw::raw_aggregation;
 use super::types::scalar;
 use crate::catalog::HeadraceTable;
 use crate::scan::HeadraceScanExec;
