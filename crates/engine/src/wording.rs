@@ -30,6 +30,9 @@ pub struct Worded {
 /// An error as its reader needs it.
 pub fn told(error: &DataFusionError) -> Worded {
     let message = message(error);
+    if let Some(worded) = pattern(&message) {
+        return worded;
+    }
     // Errors of the lower crates carry their remedy behind the cause; of the planner's own, which
     // may have several lines, the first says what is wrong.
     let (cause, hint) = match message.split_once("\nhint: ") {
@@ -114,6 +117,19 @@ fn worded(message: &str) -> Worded {
         };
     }
     Worded { cause: with_sql_types(text), ..Worded::default() }
+}
+
+/// A pattern that is none, as the library of regular expressions draws it: the pattern, a line that points, the cause.
+fn pattern(message: &str) -> Option<Worded> {
+    let (_, drawn) = message.split_once("regex parse error:\n")?;
+    let (drawn, cause) = drawn.rsplit_once("\nerror: ")?;
+    let pattern = drawn.lines().next()?.trim();
+    let hint = r"a backslash before ( [ . * + ? takes them as they are: \(";
+    Some(Worded {
+        cause: format!("'{}' is no regular expression: {}", shown(pattern), in_one_line(cause)),
+        hint: Some(hint.to_string()),
+        subject: Some(pattern.to_string()),
+    })
 }
 
 /// What would change the files of a table, and what does the same.
@@ -288,6 +304,16 @@ mod tests {
         }
         let long = format!("Cannot cast string '{}' to value of Date32 type", "ä".repeat(1000));
         assert!(worded(&long).cause.len() < 200);
+    }
+
+    #[test]
+    fn patterns_that_are_none_are_named_with_the_cause() {
+        let text = "regex parse error:\n    a(b\n     ^\nerror: unclosed group";
+        let error = DataFusionError::Execution(text.into());
+        let worded = told(&error);
+        assert_eq!(worded.cause, "'a(b' is no regular expression: unclosed group");
+        assert_eq!(worded.subject.as_deref(), Some("a(b"));
+        assert!(worded.hint.is_some());
     }
 
     #[test]
