@@ -12,7 +12,7 @@ use crate::vector::{Data, Vector};
 /// Registers at most: a thread of a GPU keeps all of them at hand.
 pub const REGISTERS_MAX: usize = 32;
 
-/// Steps at most: what each text reads again is to stay in caches.
+/// Steps at most: 256 KiB, which caches hold while texts are read.
 pub const STEPS_MAX: usize = 1 << 16;
 
 /// The register that holds where the wanted part begins; 0 at first.
@@ -77,7 +77,7 @@ pub struct Automaton {
 enum Found {
     /// No match.
     Nothing,
-    /// A match, and the wanted part is none of it.
+    /// A match in which the wanted group took no part.
     NoPart,
     /// The part.
     Part(usize, usize),

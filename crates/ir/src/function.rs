@@ -97,7 +97,7 @@ pub enum Function {
     /// `regex`.
     Matches,
     /// `regexp_replace` and its kin: a part of a text, as its first match of the second argument, a constant as
-    /// above, divides it; a group that is none of the match is empty.
+    /// above, divides it; a group that took no part in the match is empty.
     MatchedPart(MatchPart, Unmatched),
 }
 

@@ -90,7 +90,7 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
         (Some(rows), false) => {
             let rows = rows / (shares * PARTS_A_CHUNK);
             let ordinals = &task.pipeline.source.ordinals;
-            let bytes: u64 = ordinals.iter().map(|&c| task.table.column_bytes(c)).sum();
+            let bytes = task.table.columns_bytes(ordinals);
             // A power of two: a table that grows keeps its parts for a while.
             let part_rows_max = 1 << rows.clamp(PART_ROWS_MIN, PART_ROWS_MAX).ilog2();
             let smaller = match task.pipeline.sink {

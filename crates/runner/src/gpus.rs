@@ -21,7 +21,7 @@ pub(crate) struct Gpus {
     count: OnceLock<usize>,
     /// By ordinal. Locked while one is opened: a second one would only wait for the driver.
     opened: Mutex<BTreeMap<usize, Opened>>,
-    /// Those that are open: whoever asks for them does not wait for one that is being opened.
+    /// Those that are open. Reading them does not wait for one that is being opened.
     ready: Mutex<Vec<Arc<CudaDevice>>>,
 }
 

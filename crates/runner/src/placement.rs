@@ -95,8 +95,6 @@ struct Times {
     /// kernel over them.
     gpu_ms: Option<f64>,
     gpu_runs: u32,
-    /// Whether GPUs have its kernel, as the pipeline's kind says.
-    is_compiled: bool,
     /// The reason that an earlier run on a GPU gave up.
     refusal: Option<WhyNot>,
 }
@@ -142,6 +140,8 @@ struct Facts {
     /// Rows that go to many groups.
     grouped_rows: f64,
     threads: usize,
+    /// Whether GPUs have its kernel.
+    is_compiled: bool,
     /// Bytes of columns that the GPUs keep; `None`: none is open yet.
     cache_bytes: Option<u64>,
 }
@@ -323,7 +323,7 @@ fn choose(times: &Times, account: &Account, facts: Facts) -> Result<f64, OnCores
         true => facts.missing_bytes as f64 / FIRST_BYTES_PER_S * 1e3,
         false => facts.bytes as f64 / LINK_BYTES_PER_S * 1e3,
     };
-    let compile_ms = if times.is_compiled { 0.0 } else { COMPILE_MS };
+    let compile_ms = if facts.is_compiled { 0.0 } else { COMPILE_MS };
     let open_ms = if facts.cache_bytes.is_none() { OPEN_MS } else { 0.0 };
     let start_ms = bring_ms + compile_ms + open_ms;
     if start_ms <= cores_ms || (stays && account.spent_ms >= start_ms) {
@@ -350,30 +350,26 @@ impl Runner {
             return Err(why.into());
         }
         if !may_have_gpus() || settings.behind {
-            // It tells why there is none, at no cost. Behind the queries nobody waits for it to be opened, and how much it
-            // keeps is to be known.
+            // Without a GPU this tells why, at no cost. Behind the queries it opens one: no client waits, and the choice
+            // needs the bytes that it keeps.
             self.cuda(&settings.devices)?;
         }
         let is_open = !self.gpus().all_open().is_empty();
         let cache_bytes = is_open.then(|| self.device_cache_bytes());
         let mut state = self.placements().state.lock();
         let account = state.account(source).clone();
-        let of = |columns: &mut dyn Iterator<Item = usize>| -> u64 {
-            columns.map(|column| table.column_bytes(column)).sum()
-        };
-        let columns = pipeline.source.ordinals.iter().copied();
-        let is_missing = |column: &usize| !account.brought.contains(column);
+        let columns = &pipeline.source.ordinals;
+        let missing = columns.iter().filter(|column| !account.brought.contains(column));
         let facts = Facts {
-            bytes: of(&mut columns.clone()),
-            missing_bytes: of(&mut columns.filter(is_missing)),
+            bytes: table.columns_bytes(columns),
+            missing_bytes: table.columns_bytes(missing),
             grouped_rows: grouped_rows(pipeline, &**source),
             threads: settings.threads,
+            is_compiled: state.kind(pipeline, source).is_compiled,
             cache_bytes,
         };
-        let is_compiled = state.kind(pipeline, source).is_compiled;
-        let times = Times { is_compiled, ..state.times(pipeline, source).clone() };
-        match choose(&times, &account, facts) {
-            // What is lacking is made by this very run.
+        match choose(state.times(pipeline, source), &account, facts) {
+            // This run makes the start.
             Err(OnCores { lacks_start: true, .. }) if settings.behind => Ok(0.0),
             chosen => chosen,
         }
@@ -381,8 +377,7 @@ impl Runner {
 
     /// Whether the columns of a pipeline may stay on the GPUs.
     pub(crate) fn may_keep(&self, pipeline: &Pipeline, table: &StreamTable) -> bool {
-        let columns = pipeline.source.ordinals.iter();
-        let bytes: u64 = columns.map(|&column| table.column_bytes(column)).sum();
+        let bytes = table.columns_bytes(&pipeline.source.ordinals);
         !table.source().comes_once() && bytes <= self.device_cache_bytes()
     }
 
@@ -462,6 +457,7 @@ mod tests {
         missing_bytes: 8_000_000_000,
         grouped_rows: 0.0,
         threads: 16,
+        is_compiled: false,
         cache_bytes: Some(60_000_000_000),
     };
 
@@ -480,8 +476,8 @@ mod tests {
         assert!(!is_gpu(&times, 800.0, closed), "a device is to be opened, too");
         let brought = Facts { missing_bytes: 0, ..FACTS };
         assert!(is_gpu(&times, 360.0, brought) && !is_gpu(&times, 340.0, brought));
-        let compiled = Times { is_compiled: true, ..times };
-        assert!(is_gpu(&compiled, 0.0, brought), "nothing is left to begin with");
+        let compiled = Facts { is_compiled: true, ..brought };
+        assert!(is_gpu(&times, 0.0, compiled), "nothing is left to begin with");
     }
 
     #[test]
@@ -515,8 +511,8 @@ mod tests {
 
     #[test]
     fn a_table_larger_than_device_memory_comes_every_time() {
-        let large = Facts { bytes: 128_000_000_000, cache_bytes: Some(60_000_000_000), ..FACTS };
-        let fast = Times { cores_ms: Some(1160.0), is_compiled: true, ..Times::default() };
+        let large = Facts { bytes: 128_000_000_000, is_compiled: true, ..FACTS };
+        let fast = Times { cores_ms: Some(1160.0), ..Times::default() };
         assert!(!is_gpu(&fast, 1e9, large), "however often it is asked for");
         assert!(is_gpu(&Times { cores_ms: Some(5000.0), ..fast }, 0.0, large));
     }
@@ -527,12 +523,11 @@ mod tests {
             cores_ms: Some(cores_ms),
             gpu_ms: Some(gpu_ms),
             gpu_runs: 2,
-            is_compiled: true,
             ..Times::default()
         };
         assert!(is_gpu(&times(10.0, 3.0), 0.0, FACTS));
         let once = Times { gpu_runs: 1, ..times(3.0, 10.0) };
-        let brought = Facts { missing_bytes: 0, ..FACTS };
+        let brought = Facts { missing_bytes: 0, is_compiled: true, ..FACTS };
         assert!(is_gpu(&once, 0.0, brought), "it may have compiled a kernel");
         let refused = choose(&times(3.0, 10.0), &Account::default(), FACTS).unwrap_err();
         assert_eq!(refused.why.0, "auto: the cores take 3 ms, a GPU 10 ms as they ran before");

@@ -52,7 +52,7 @@ impl Rehearsals {
         self.are_on.store(on, Ordering::Relaxed);
     }
 
-    /// Has a program wait; whether nobody is at work, who is from now on.
+    /// Adds a program to the queue; whether the caller is to begin a thread, as none is at work.
     pub(crate) fn push(&self, rehearsal: Rehearsal) -> bool {
         let mut queue = self.queue.lock();
         if queue.waiting.len() == WAITING_MAX {
@@ -62,7 +62,7 @@ impl Rehearsals {
         !std::mem::replace(&mut queue.is_at_work, true)
     }
 
-    /// The next one; `None`: nobody is at work any more.
+    /// The next one; `None`: the thread ends.
     pub(crate) fn next(&self, token: &CancelToken) -> Option<Rehearsal> {
         let mut queue = self.queue.lock();
         let next = queue.waiting.pop_front().filter(|_| !token.is_cancelled());
@@ -70,7 +70,7 @@ impl Rehearsals {
         next
     }
 
-    /// Nobody is at work any more, for whatever reason.
+    /// Drops the queue of a thread that did not come to its end.
     pub(crate) fn give_up(&self) {
         *self.queue.lock() = Queue::default();
     }

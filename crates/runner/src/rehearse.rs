@@ -46,7 +46,8 @@ impl Drop for AtWork {
 impl Runner {
     /// Has programs rehearsed from now on, unless memory is limited: the process stays.
     pub fn allow_rehearsals(&self) {
-        self.rehearsals().turn(!self.is_limited());
+        let is_limited = self.memory().planner_bytes.is_some();
+        self.rehearsals().turn(!is_limited);
     }
 
     /// Runs a request again behind the queries, as its report wants it.

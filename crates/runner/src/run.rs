@@ -157,19 +157,8 @@ impl Runner {
             SharingRun::begin(share, *threads).ok()
         });
         let limit = sharing.map(|run| Arc::new(run) as _);
-        let may_rehearse = self.rehearsals().are_on() && !request.settings.behind;
         let wants_rehearsal = AtomicBool::new(false);
-        let run = Run {
-            request,
-            runner: self,
-            groups,
-            limit,
-            may_rehearse,
-            wants_rehearsal: &wants_rehearsal,
-        };
-        let mut report = run.run(program, emit)?;
-        report.wants_rehearsal = wants_rehearsal.into_inner();
-        Ok(report)
+        Run { request, runner: self, groups, limit, wants_rehearsal }.run(program, emit)
     }
 }
 
@@ -246,10 +235,8 @@ pub struct Run<'a> {
     pub limit: Option<Arc<dyn ConsumerLimit>>,
     /// What pays for its groups.
     pub groups: &'a Arc<MemoryBudget>,
-    /// Whether it may be rehearsed on a GPU when it has ended.
-    pub may_rehearse: bool,
-    /// Set once it is to be rehearsed.
-    pub wants_rehearsal: &'a AtomicBool,
+    /// Set once a stage has begun a rehearsal of the program.
+    pub wants_rehearsal: AtomicBool,
 }
 
 impl Run<'_> {
@@ -272,6 +259,7 @@ impl Run<'_> {
             || stages.iter().zip(&is_build).filter(|(_, is)| **is).filter_map(|(r, _)| r.as_ref());
         Ok(RunReport {
             streamed,
+            wants_rehearsal: self.wants_rehearsal.load(Ordering::Relaxed),
             build_ms: making.builds_ms,
             builds_made: builds().filter(|build| !build.is_cached).count(),
             builds_cached: builds().filter(|build| build.is_cached).count(),
@@ -381,7 +369,7 @@ impl Run<'_> {
             outlet,
         };
         let (placements, source) = (self.runner.placements(), table.source());
-        let on_cpu = |task: &Task<'_>, on_cores: Option<OnCores>| {
+        let on_cpu = |task: &Task<'_>, mut on_cores: Option<OnCores>| {
             if let Some(OnCores { why, .. }) = &on_cores
                 && settings.behind
                 && placements.cores_ms(pipeline, source).is_none_or(|ms| ms > CORES_MS_MAX)
@@ -394,15 +382,13 @@ impl Run<'_> {
             if settings.processor == Processor::Auto && !settings.behind {
                 placements.ran_on_cores(pipeline, source, ms);
             }
-            let mut why_not = on_cores;
-            let lacks_start = why_not.as_mut().filter(|on_cores| on_cores.lacks_start);
-            if let Some(on_cores) = lacks_start
+            if let Some(OnCores { why, lacks_start: true }) = &mut on_cores
                 && ms >= CORES_MS_MIN
                 && self.begin_rehearsal(pipeline, table)
             {
-                on_cores.why.0.push_str("; it is tried behind this query");
+                why.0.push_str("; it is tried behind this query");
             }
-            Ok(Streamed { done, processor: "cpu", why_not: why_not.map(|on_cores| on_cores.why) })
+            Ok(Streamed { done, processor: "cpu", why_not: on_cores.map(|on_cores| on_cores.why) })
         };
         let is_auto = settings.processor == Processor::Auto;
         if matches!(settings.processor, Processor::Cpu | Processor::Off) {
@@ -446,10 +432,11 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
-    /// Has the program rehearsed, once for each kind of its pipelines; whether it will be. Only files can be read again when
-    /// whoever asks is gone.
+    /// Has the program rehearsed, once for each kind of its pipelines; whether it will be. Only tables of
+    /// files can be read again when the client is gone.
     fn begin_rehearsal(&self, pipeline: &Pipeline, table: &StreamTable) -> bool {
-        let begins = self.may_rehearse
+        let begins = self.runner.rehearsals().are_on()
+            && !self.request.settings.behind
             && self.runner.placements().begin_rehearsal(pipeline, table.source())
             && self.request.tables.iter().all(|table| table.source().description().is_ok());
         self.wants_rehearsal.fetch_or(begins, Ordering::Relaxed);

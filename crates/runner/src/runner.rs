@@ -70,8 +70,6 @@ const HASTY_VARIABLE: &str = "HEADRACE_HASTY_KERNELS";
 #[derive(Debug)]
 pub struct Runner {
     memory: MemorySplit,
-    /// Whether somebody limited the memory.
-    is_limited: bool,
     budget: Arc<MemoryBudget>,
     /// What pays for the groups, rows and new builds of all runs.
     groups: Arc<MemoryBudget>,
@@ -105,7 +103,6 @@ impl Runner {
         };
         Self {
             memory,
-            is_limited: options.memory_limit_bytes.is_some(),
             groups: memory::share(&budget, memory.groups_bytes),
             spills: options.spills(),
             cache: HostCache::within(&budget, memory.cache_bytes),
@@ -183,10 +180,6 @@ impl Runner {
 
     pub(crate) fn placements(&self) -> &Placements {
         &self.placements
-    }
-
-    pub(crate) fn is_limited(&self) -> bool {
-        self.is_limited
     }
 
     pub(crate) fn rehearsals(&self) -> &Rehearsals {

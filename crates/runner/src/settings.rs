@@ -191,7 +191,7 @@ pub struct Settings {
     /// Which process runs pipelines for this one.
     #[serde(skip)]
     pub gpu_service: GpuService,
-    /// Whether nobody waits for the run: it makes GPUs ready for later ones.
+    /// Whether this is a rehearsal: it makes GPUs ready for later runs.
     #[serde(skip)]
     pub behind: bool,
 }

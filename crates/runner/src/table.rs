@@ -114,8 +114,8 @@ impl StreamTable {
         self.dictionaries.get(column).cloned().flatten()
     }
 
-    /// Bytes of a column in all files.
-    pub fn column_bytes(&self, column: usize) -> u64 {
-        self.source.column_stats(column).bytes
+    /// Bytes of columns in all files.
+    pub fn columns_bytes<'c>(&self, columns: impl IntoIterator<Item = &'c usize>) -> u64 {
+        columns.into_iter().map(|&column| self.source.column_stats(column).bytes).sum()
     }
 }

@@ -120,16 +120,22 @@ impl Generator<'_> {
             let code = format!("hr::matches<{registers}>({table}, {})", text.code);
             return Ok(Value { code, null: text.null });
         }
-        let part = self.names.unique("part");
-        self.body.line(format!("hr::Text {part};"));
-        let call = format!("hr::matched_part<{registers}>({table}, {}, &{part})", text.code);
-        let is_there = self.named("bool", "is_there", call);
+        let call = format!("hr::matched_part<{registers}>({table}, {}", text.code);
+        let (part, is_there) = self.part_of(&call);
         let null = match text.null {
             _ if automaton.unmatched != Unmatched::Null => text.null,
             None => Some(format!("!{is_there}")),
             Some(null) => Some(format!("{} || !{is_there}", operand(&null))),
         };
         Ok(Value { code: part, null })
+    }
+
+    /// The part that a call puts where its last argument points, which is added here, and whether it is there.
+    fn part_of(&mut self, call: &str) -> (String, String) {
+        let part = self.names.unique("part");
+        self.body.line(format!("hr::Text {part};"));
+        let is_there = self.named("bool", "is_there", format!("{call}, &{part})"));
+        (part, is_there)
     }
 
     /// Calls of functions of a text and more that make no new one: their texts are parts of the first.
@@ -161,10 +167,8 @@ impl Generator<'_> {
         let code = match (function, codes.as_slice()) {
             (Function::Substring, [text, from]) => format!("hr::substring_from({text}, {from})"),
             (Function::Substring, [text, from, count]) => {
-                let part = self.names.unique("part");
-                self.body.line(format!("hr::Text {part};"));
-                let call = format!("hr::substring({text}, {from}, {count}, &{part})");
-                let is_there = self.named("bool", "is_there", call);
+                let (part, is_there) =
+                    self.part_of(&format!("hr::substring({text}, {from}, {count}"));
                 if expr.node_can_fail() {
                     let place = Place::Cast { place: expr.text.to_string() };
                     self.fail_if(&null, &format!("!{is_there}"), place);

@@ -70,10 +70,7 @@ fn find(
 fn bytes(program: &Program, tables: &[Arc<StreamTable>]) -> u64 {
     let of_source = |source: &headrace_ir::Source| {
         let table = source.input.table().and_then(|table| tables.get(table));
-        let bytes = |table: &Arc<StreamTable>| {
-            source.ordinals.iter().map(|&column| table.column_bytes(column)).sum::<u64>()
-        };
-        table.map_or(0, bytes)
+        table.map_or(0, |table| table.columns_bytes(&source.ordinals))
     };
     program.sources().map(of_source).sum()
 }

@@ -74,7 +74,7 @@ fn matches(text: Expr, pattern: &str) -> Result<Expr, WhyNot> {
     searched(Function::Matches, text, pattern, DataType::Bool)
 }
 
-/// A part of the text; a group is empty where it is none of the match.
+/// A part of the text; a group that took no part in the match is empty.
 fn part(text: &Expr, pattern: &str, part: MatchPart, unmatched: Unmatched) -> Result<Expr, WhyNot> {
     searched(Function::MatchedPart(part, unmatched), text.clone(), pattern, DataType::Utf8)
 }

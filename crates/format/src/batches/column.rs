@@ -47,10 +47,12 @@ pub fn schema_without_views(schema: &Schema) -> Schema {
 /// A batch with plain texts and bytes in place of views. Producers with many threads call it on them: otherwise the one
 /// thread that feeds the race does this work.
 pub fn without_views(batch: RecordBatch) -> std::result::Result<RecordBatch, ArrowError> {
-    let schema = schema_without_views(&batch.schema());
-    if schema.fields() == batch.schema().fields() {
+    let is_view =
+        |column: &ArrayRef| matches!(column.data_type(), DataType::Utf8View | DataType::BinaryView);
+    if !batch.columns().iter().any(is_view) {
         return Ok(batch);
     }
+    let schema = schema_without_views(&batch.schema());
     let columns = batch.columns().iter().zip(schema.fields());
     let columns = columns.map(|(column, field)| match column.data_type() {
         own if own == field.data_type() => Ok(Arc::clone(column)),

@@ -274,7 +274,7 @@ impl Maker<'_> {
         Ok(Step::default())
     }
 
-    /// The moves that keep what a thread has found, of which some tags are set by now.
+    /// The moves that keep what a thread has found; the `new` tags are set at this place.
     fn found(&mut self, threads: &[Thread], number: usize, new: u8) -> Result<Vec<Move>, WhyNot> {
         let mut moves = vec![Move { to: MATCHED, from: HERE }];
         for tag in 0..self.tags.len() {
