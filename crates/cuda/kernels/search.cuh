@@ -5,7 +5,8 @@
 namespace hr {
 
 constexpr u32 NO_PLACE = ~0u;
-constexpr u32 MOVES_HERE = 255, MOVES_NOWHERE = 254;
+// What a move takes that is no register's; anything else is NO_PLACE.
+constexpr u32 MOVES_HERE = 255;
 
 struct Automaton {
     const u32* header;
@@ -20,15 +21,20 @@ struct Automaton {
     HR_DEVICE const u16* moves() const { return reinterpret_cast<const u16*>(lists() + header[2] + 1); }
 };
 
-// The moves of a step that has led to `here`.
+// The moves of a step that has led to `here`. Registers are compared with each number: an array with a place that is
+// known when it runs lies in memory instead of registers.
 template <u32 REGISTERS>
 HR_DEVICE void move_registers(u32 (&registers)[REGISTERS], const Automaton& automaton, u32 step, u32 here)
 {
     const u32 list = step >> 16;
     if (list == 0) return;
     for (u32 i = automaton.lists()[list]; i < automaton.lists()[list + 1]; ++i) {
-        const u32 move = automaton.moves()[i], from = move >> 8;
-        registers[move & 255u] = from == MOVES_HERE ? here : from == MOVES_NOWHERE ? NO_PLACE : registers[from];
+        const u32 move = automaton.moves()[i], to = move & 255u, from = move >> 8;
+        u32 value = from == MOVES_HERE ? here : NO_PLACE;
+#pragma unroll
+        for (u32 r = 0; r < REGISTERS; ++r) value = from == r ? registers[r] : value;
+#pragma unroll
+        for (u32 r = 0; r < REGISTERS; ++r) registers[r] = to == r ? value : registers[r];
     }
 }
 

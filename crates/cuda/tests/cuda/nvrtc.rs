@@ -154,7 +154,9 @@ fn nvrtc_compiles_plain_texts_without_spills_on_some_rung() {
     let compiler = Compiler::load(None).unwrap();
     let (shape, builds) = (text_shapes()[0], corpus::builds());
     let table = Table::random(shape, &[10]);
-    for case in corpus::plain_texts() {
+    let work = corpus::plain_texts().into_iter().map(|case| (case.name.to_string(), case));
+    let failed = failed_of(work, |case| {
         assert_compiles_without_spills(&compiler, &case, &table, &builds);
-    }
+    });
+    assert!(failed.is_empty(), "{failed:#?}");
 }
