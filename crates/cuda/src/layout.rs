@@ -42,7 +42,9 @@ impl ColumnForm {
             Encoding::Narrow { value_bytes } => Self::Narrow(*value_bytes),
             Encoding::Deltas { delta_bytes, .. } => Self::Packed(*delta_bytes),
             Encoding::Offsets { offset_bytes: 4 } => Self::Text,
-            Encoding::Offsets { .. } | Encoding::Pages { .. } => Self::Unread,
+            Encoding::Offsets { .. } | Encoding::Pages { .. } | Encoding::ColumnPages => {
+                Self::Unread
+            }
             Encoding::Constant { .. } => Self::Constant,
         }
     }

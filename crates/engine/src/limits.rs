@@ -1,5 +1,7 @@
 //! A race beside what this machine was measured to deliver.
 
+use std::path::Path;
+
 use headrace_ceilings::Ceilings;
 use headrace_ceilings::model::{Machine, Scan, Target, beside_measured, predict};
 use headrace_ceilings::{Place, StoreKey};
@@ -23,8 +25,7 @@ impl Limits {
         let ceilings = Ceilings::load().map_err(|error| error.to_string().replace('\n', "; "))?;
         let planned = node.planned();
         let streamed = planned.streamed_table();
-        let file = streamed.and_then(|table| table.arrow().files().first());
-        let path = file.map(|file| file.path().to_path_buf());
+        let path = streamed.and_then(|table| table.source().file_path(0)).map(Path::to_path_buf);
         if path.as_deref().is_some_and(is_address) {
             return Err("no ceiling is known of what lies elsewhere".to_string());
         }

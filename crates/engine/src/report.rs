@@ -6,9 +6,9 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_flow::{BytesByPath, RaceReport};
 use headrace_io::decimal_bytes;
-use headrace_runner::{RunReport, Served};
+use headrace_runner::{RunReport, Served, StreamTable};
 
-use crate::catalog::{HeadraceTable, TextSource};
+use crate::catalog::TextSource;
 use crate::exec::PipelineExec;
 use crate::limits::Limits;
 use crate::scan::HeadraceScanExec;
@@ -114,7 +114,7 @@ pub(crate) fn rows_streamed(plan: &Arc<dyn ExecutionPlan>) -> u64 {
         let planned = pipeline.planned();
         // Rows of a child plan are known when they are there.
         let tables = planned.program.sources().map(|source| planned.table(source));
-        tables.flatten().map(|table| table.rows()).sum()
+        tables.flatten().filter_map(|table| table.source().rows()).sum()
     });
     own + plan.children().into_iter().map(rows_streamed).sum::<u64>()
 }
@@ -197,7 +197,7 @@ impl QueryReport {
     }
 
     /// Files that were not read, once for each table.
-    fn note_skipped(&mut self, table: &HeadraceTable) {
+    fn note_skipped(&mut self, table: &StreamTable) {
         let note = table.skipped_note().filter(|note| !self.notes.contains(note));
         self.notes.extend(note);
     }
@@ -217,7 +217,7 @@ impl QueryReport {
 
     fn visit(&mut self, plan: &Arc<dyn ExecutionPlan>) {
         if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
-            self.note_skipped(scan.table());
+            self.note_skipped(scan.table().stream());
             let reasons = scan.why_not().iter().map(|r| format!("{}: {r}", scan.table().name()));
             self.why_not.extend(reasons);
             self.reads_by_planner = true;

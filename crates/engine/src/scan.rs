@@ -270,11 +270,8 @@ impl DisplayAs for HeadraceScanExec {
         if let Some(limit) = self.limit {
             write!(f, "{separator}limit={limit}")?;
         }
-        if let Some(ruled_out) = self.table.ruled_out_text() {
-            write!(f, "{separator}{ruled_out}")?;
-        }
-        if let Some(skipped) = self.table.skipped_text() {
-            write!(f, "{separator}{skipped}")?;
+        for remark in self.table.stream().remarks().iter() {
+            write!(f, "{separator}{remark}")?;
         }
         if !self.why_not.is_empty() {
             let reasons: Vec<_> = self.why_not.iter().map(ToString::to_string).collect();

@@ -11,6 +11,8 @@
 //!
 //! PostgreSQL's blocks ──heap::Decoder──► arrow RecordBatch, or a reason to let the server read them
 //!
+//! Parquet's metadata ──ParquetTable──feed──► io::FedChunk of pages ──SegmentDecoder──► arrow RecordBatch
+//!
 //! a producer ──BatchStream──► BatchTable ──feed──► io::FedChunk over the batches' own memory
 //!
 //! arrow RecordBatch ──ArrowWriter──► a file, whole or not at all
@@ -41,6 +43,7 @@
 pub mod arrow;
 pub mod batches;
 pub mod heap;
+pub mod parquet;
 
 mod description;
 mod error;
@@ -53,5 +56,5 @@ pub use description::TableDescription;
 pub use error::{FormatError, Result};
 pub use feed::{ChunkTotals, Feed, FeedFacts, FirstBy};
 pub use options::{CHUNK_EXTRA_SHARE, ChunkOptions, ColumnBound};
-pub use pages::{PageDecoder, PageSource, Pages};
+pub use pages::{Encoded, PageSource, SegmentDecoder};
 pub use table::{ColumnStats, Table};

@@ -36,6 +36,9 @@ pub struct ChunkOptions {
     pub chunk_bytes_wanted: u64,
     /// Maximum segments of a chunk.
     pub chunk_segments_max: usize,
+    /// Readers that are to have chunks: parts of a file that are cheap to read only as a whole are read by several of
+    /// them where there are fewer.
+    pub readers: u64,
     /// Overhead of each extent in the holder of a chunk: counted if a further segment would make a
     /// chunk too large, or make it [`CHUNK_EXTRA_SHARE`] times the wanted bytes.
     pub extent_extra_bytes: u64,
@@ -90,6 +93,7 @@ impl Default for ChunkOptions {
             chunk_bytes_max: 64 << 20,
             chunk_bytes_wanted: 64 << 20,
             chunk_segments_max: 1024,
+            readers: 1,
             extent_extra_bytes: 0,
         }
     }

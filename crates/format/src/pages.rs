@@ -1,33 +1,33 @@
-//! A table of pages, for its executors: the rows as columns, or the plan for a device.
+//! A table whose bytes are no columns yet, for its executors: the rows as columns, or the plan for a device.
 
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use headrace_ir::Segment;
 use headrace_ir::pages::{HoldAnswer, PagePlan, PageVerdict};
 
 use crate::Result;
 
-/// Pages of a file, as a segment of [`Encoding::Pages`](headrace_ir::Encoding::Pages) has them, in
-/// memory that may be written concurrently. A decoder takes them from the front.
-#[derive(Clone, Copy, Debug)]
-pub struct Pages<'a> {
-    /// Number of the file, as [`Segment::file`](headrace_ir::Segment::file).
-    pub file: u32,
-    /// Offset of the first byte in the file.
-    pub offset: u64,
-    /// The remaining pages.
-    pub bytes: &'a [u8],
+/// A segment that must be decoded ([`Segment::is_encoded`]), with its bytes. A decoder takes it from the front.
+#[derive(Debug)]
+pub struct Encoded<'a> {
+    /// The segment.
+    pub segment: &'a Segment,
+    /// The bytes of its extents, in their order: memory that may be written concurrently if they are pages of a heap.
+    pub buffers: &'a [&'a [u8]],
+    /// What the decoder has taken, in its own measure; 0 at first.
+    pub taken: u64,
 }
 
-/// Converts rows in pages to columns; one per thread.
-pub trait PageDecoder: Send {
-    /// Takes pages until their rows fill a batch: the requested columns in register order, about as
-    /// large as a core's own cache. `None`: all pages are taken, and their rows may wait for those
-    /// of later pages.
+/// Converts encoded segments to columns; one per thread.
+pub trait SegmentDecoder: Send {
+    /// Takes as much as fills a batch: the requested columns in register order, about as large as a core's own cache.
+    /// Codes of text are those of the table's dictionary.
+    /// `None`: all of the segment is taken, and its rows may wait for those of later segments.
     ///
     /// # Errors
-    /// Rows that cannot be put into a batch; all of the decoder's work is then void.
-    fn next_batch(&mut self, pages: &mut Pages<'_>) -> Result<Option<RecordBatch>>;
+    /// Bytes that are no rows, rows that cannot be put into a batch; all of the decoder's work is then void.
+    fn next_batch(&mut self, encoded: &mut Encoded<'_>) -> Result<Option<RecordBatch>>;
 
     /// The waiting rows, if there are any.
     ///

@@ -1,6 +1,7 @@
 //! The interface of a table of any format to pipelines.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::StringArray;
@@ -11,7 +12,7 @@ use crate::description::TableDescription;
 use crate::error::{FormatError, Result};
 use crate::feed::Feed;
 use crate::options::{ChunkOptions, ColumnBound};
-use crate::pages::{PageDecoder, PageSource};
+use crate::pages::{PageSource, SegmentDecoder};
 
 /// The facts about a column without reading it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,16 +91,19 @@ pub trait Table: fmt::Debug + Send + Sync {
         options: ChunkOptions,
     ) -> Result<Box<dyn Feed>>;
 
-    /// The decoder for the segments of [`Encoding::Pages`](headrace_ir::Encoding::Pages) in a feed
-    /// of these columns; `None`: there are no such segments.
+    /// The decoder for the [encoded](headrace_ir::Segment::is_encoded) segments in a feed of these columns; `None`: there
+    /// are no such segments.
     ///
     /// # Errors
     /// As [`feed`](Self::feed).
-    fn page_decoder(self: Arc<Self>, _columns: &[usize]) -> Result<Option<Box<dyn PageDecoder>>> {
+    fn segment_decoder(
+        self: Arc<Self>,
+        _columns: &[usize],
+    ) -> Result<Option<Box<dyn SegmentDecoder>>> {
         Ok(None)
     }
 
-    /// Like [`page_decoder`](Self::page_decoder), for a device. Its plan omits columns of
+    /// Like [`segment_decoder`](Self::segment_decoder), for a device. Its plan omits columns of
     /// variable-length types other than numeric.
     ///
     /// # Errors
@@ -113,6 +117,11 @@ pub trait Table: fmt::Debug + Send + Sync {
 
     /// The identities of the files when the table was opened.
     fn file_identity(&self, file: usize) -> FileIdentity;
+
+    /// The place of a file, if it has one.
+    fn file_path(&self, _file: usize) -> Option<&Path> {
+        None
+    }
 
     /// What distinguishes its rows besides its files, in words: tables of the same files are the same table only
     /// if these are equal.

@@ -70,6 +70,9 @@ pub enum Encoding {
         /// Bytes a page.
         block_bytes: u32,
     },
+    /// Pages of a Parquet file's column chunk, the dictionary's before those of values, whole: the rows of the segment are
+    /// some of theirs. As [`Pages`](Self::Pages) they must be decoded.
+    ColumnPages,
     /// No bytes: all rows of the segment have one value, which something else than the file tells, such as the
     /// name of its folder.
     Constant {
@@ -126,6 +129,14 @@ impl Segment {
         matches!(self.columns.first(), Some(c) if matches!(c.encoding, Encoding::Pages { .. }))
     }
 
+    /// Whether its columns come of decoding it: its bytes are pages of a heap or of Parquet.
+    pub fn is_encoded(&self) -> bool {
+        let is_pages = |column: &ColumnExtents| {
+            matches!(column.encoding, Encoding::Pages { .. } | Encoding::ColumnPages)
+        };
+        self.columns.first().is_some_and(is_pages)
+    }
+
     /// Extents in the order in which every processor expects its buffers: for each column
     /// values, then offsets, then validity, absent ones left out.
     pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
@@ -180,7 +191,7 @@ impl Encoding {
             | Self::Deltas { delta_bytes: bytes, .. }
             | Self::Dictionary { code_bytes: bytes } => Some(rows * u64::from(*bytes)),
             Self::Constant { .. } => Some(0),
-            Self::Offsets { .. } | Self::Pages { .. } => None,
+            Self::Offsets { .. } | Self::Pages { .. } | Self::ColumnPages => None,
         }
     }
 }

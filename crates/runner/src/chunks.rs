@@ -29,14 +29,7 @@ pub struct Planned {
 /// Plans what a task reads.
 pub fn plan(task: &Task<'_>, options: ChunkOptions) -> Result<Planned, RunError> {
     let ordinals = &task.pipeline.source.ordinals;
-    let conditions: Vec<_> = bounds(task.pipeline, task.builds)
-        .into_iter()
-        .map(|(register, interval)| ColumnBound {
-            column: ordinals[register],
-            min: interval.min,
-            max: interval.max,
-        })
-        .collect();
+    let conditions = conditions(task);
     // A slot holds extents widened to blocks at both ends.
     let options = ChunkOptions { extent_extra_bytes: 2 * EXTENT_ALIGN_BYTES as u64, ..options };
     let feed = Arc::clone(task.table.source()).feed(ordinals, &conditions, options)?;
@@ -46,6 +39,18 @@ pub fn plan(task: &Task<'_>, options: ChunkOptions) -> Result<Planned, RunError>
         false => Share::of(task.runner.progress()),
     };
     Ok(Planned { feed: TableFeed::new(Arc::clone(task.table.source()), feed, share), info })
+}
+
+/// What every row of use meets.
+pub fn conditions(task: &Task<'_>) -> Vec<ColumnBound> {
+    let ordinals = &task.pipeline.source.ordinals;
+    let bounds = bounds(task.pipeline, task.builds).into_iter();
+    let bound = bounds.map(|(register, interval)| ColumnBound {
+        column: ordinals[register],
+        min: interval.min,
+        max: interval.max,
+    });
+    bound.collect()
 }
 
 /// What is known of the columns that a pipeline reads of a table.

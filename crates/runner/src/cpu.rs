@@ -6,7 +6,7 @@ use std::time::Instant;
 use arrow_array::RecordBatch;
 use headrace_flow::{BoxError, HostConsumer, Race, Verdict};
 use headrace_format::batches::BatchSegment;
-use headrace_format::{ChunkOptions, PageDecoder, Pages};
+use headrace_format::{ChunkOptions, Encoded, SegmentDecoder};
 use headrace_io::FedChunk;
 use headrace_ir::{Chunk, Segment, Sink};
 use headrace_pipeline::bind::{BindOptions, bind};
@@ -40,7 +40,7 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
         .map(|_| {
             Ok(CpuConsumer {
                 worker: program.worker(&options)?,
-                decoder: Arc::clone(source).page_decoder(ordinals)?,
+                decoder: Arc::clone(source).segment_decoder(ordinals)?,
                 rows: 0,
                 remaps: &info.remaps,
                 emit: task.outlet.emit,
@@ -110,15 +110,16 @@ fn chunk_options(task: &Task<'_>) -> ChunkOptions {
         part_rows_max,
         chunk_bytes_max,
         chunk_bytes_wanted: chunk_bytes.min(chunk_bytes_max),
+        readers: task.threads as u64,
         ..ChunkOptions::default()
     }
 }
 
 struct CpuConsumer<'a> {
     worker: CpuWorker,
-    /// Of a table whose rows lie in pages.
-    decoder: Option<Box<dyn PageDecoder>>,
-    /// Rows that were decoded.
+    /// Of a table whose segments are encoded.
+    decoder: Option<Box<dyn SegmentDecoder>>,
+    /// Rows that were not known before they were decoded.
     rows: u64,
     remaps: &'a [Arc<[i32]>],
     emit: Emit<'a>,
@@ -137,11 +138,13 @@ impl<'a> CpuConsumer<'a> {
         Ok(self.worker.execute_each(&view, self.emit)?)
     }
 
-    /// Decodes pages, and executes the batches that they make; what is left waits for more.
-    fn decode(&mut self, segment: &Segment, bytes: &[u8]) -> Result<Verdict, BoxError> {
-        let offset = segment.columns[0].values.offset;
-        let mut pages = Pages { file: segment.file, offset, bytes };
-        while let Some(batch) = self.decoder()?.next_batch(&mut pages)? {
+    /// Decodes a segment, and executes the batches that it makes; what is left waits for more.
+    fn decode(&mut self, segment: &Segment, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
+        let mut encoded = Encoded { segment, buffers, taken: 0 };
+        while let Some(batch) = self.decoder()?.next_batch(&mut encoded)? {
+            if segment.rows == 0 {
+                self.rows += batch.num_rows() as u64;
+            }
             if self.execute_batch(&batch)? == Verdict::Enough {
                 return Ok(Verdict::Enough);
             }
@@ -150,29 +153,32 @@ impl<'a> CpuConsumer<'a> {
     }
 
     fn execute_batch(&mut self, batch: &RecordBatch) -> Result<Verdict, BoxError> {
-        self.rows += batch.num_rows() as u64;
         let batch = BatchSegment::of(batch)?;
         self.execute(batch.segment(), &mut batch.buffers())
     }
 
-    fn decoder(&mut self) -> Result<&mut Box<dyn PageDecoder>, BoxError> {
-        self.decoder.as_mut().ok_or_else(|| "pages of a table that has none".into())
+    fn decoder(&mut self) -> Result<&mut Box<dyn SegmentDecoder>, BoxError> {
+        self.decoder.as_mut().ok_or_else(|| "encoded segments of a table that has none".into())
     }
 }
 
 impl HostConsumer<Chunk> for CpuConsumer<'_> {
     fn consume(&mut self, chunk: &FedChunk<Chunk>, buffers: &[&[u8]]) -> Result<Verdict, BoxError> {
-        let mut buffers = buffers.iter().copied();
+        let mut left = buffers;
         for segment in &chunk.payload.segments {
-            let verdict = match segment.is_pages() {
-                true => self.decode(segment, buffers.next().unwrap_or_default())?,
-                false => self.execute(segment, &mut buffers)?,
+            let (buffers, behind) = left.split_at(segment.extents().count().min(left.len()));
+            left = behind;
+            let verdict = match segment.is_encoded() {
+                true => self.decode(segment, buffers)?,
+                false => self.execute(segment, &mut buffers.iter().copied())?,
             };
             if verdict == Verdict::Enough {
                 return Ok(Verdict::Enough);
             }
         }
         let rest = self.decoder.as_mut().map(|decoder| decoder.rest()).transpose()?.flatten();
-        rest.map_or(Ok(Verdict::Continue), |batch| self.execute_batch(&batch))
+        let Some(batch) = rest else { return Ok(Verdict::Continue) };
+        self.rows += batch.num_rows() as u64;
+        self.execute_batch(&batch)
     }
 }

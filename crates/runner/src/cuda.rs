@@ -16,6 +16,7 @@ use headrace_pipeline::state::{Output, finish_dense};
 use headrace_pipeline::{Bound, ExecError, WhyNot};
 
 use crate::chunks::{self, Planned};
+use crate::decoded::decoded;
 use crate::error::RunError;
 use crate::pages::TablePages;
 use crate::prepared::Prepared;
@@ -59,8 +60,13 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     // Without a GPU, nothing is planned for one.
     task.runner.cuda(&task.settings.devices)?;
     let _under_way = RunUnderWay::begin();
-    match run_prepared(task)? {
-        Some(done) => Ok(done),
+    if let Some(done) = run_prepared(task)? {
+        return Ok(done);
+    }
+    match decoded(task)? {
+        Some((table, pipeline)) => {
+            run_planned(&Task { table: &table, pipeline: &pipeline, ..*task })
+        }
         None => run_planned(task),
     }
 }

@@ -48,6 +48,7 @@ mod builds;
 mod chunks;
 mod cpu;
 mod cuda;
+mod decoded;
 mod error;
 mod gpus;
 mod graph;
@@ -84,5 +85,5 @@ pub use settings::{
     Devices, Fallback, GpuService, Processor, SettingError, Settings, parse_access,
 };
 pub use share::ThreadShare;
-pub use table::StreamTable;
+pub use table::{Remarks, StreamTable};
 pub use task::Emit;

@@ -20,6 +20,23 @@ pub struct StreamTable {
     name: String,
     source: Arc<dyn Table>,
     dictionaries: Vec<Option<Arc<Dictionary>>>,
+    remarks: Remarks,
+}
+
+/// What EXPLAIN says of a table besides its rows and bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Remarks {
+    /// Files that are not read because of their folders, and those that are.
+    pub ruled_out: Option<String>,
+    /// Files that lie among its own but are not part of it, with the reasons.
+    pub skipped: Option<String>,
+}
+
+impl Remarks {
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &String> {
+        self.ruled_out.iter().chain(&self.skipped)
+    }
 }
 
 impl fmt::Debug for StreamTable {
@@ -38,18 +55,34 @@ impl StreamTable {
             Some(Arc::new(Dictionary { values: values.as_ref().clone() }))
         };
         let dictionaries = (0..columns).map(dictionary).collect();
-        Self { name: name.into(), source, dictionaries }
+        Self { name: name.into(), source, dictionaries, remarks: Remarks::default() }
     }
 
     /// The same name and dictionaries over another source, whose codes are those of this one.
     pub fn over(&self, source: Arc<dyn Table>) -> Self {
-        Self { name: self.name.clone(), source, dictionaries: self.dictionaries.clone() }
+        let (name, dictionaries) = (self.name.clone(), self.dictionaries.clone());
+        Self { name, source, dictionaries, remarks: self.remarks.clone() }
     }
 
     /// The same table under another name.
     pub fn named(&self, name: impl Into<String>) -> Self {
-        let (source, dictionaries) = (Arc::clone(&self.source), self.dictionaries.clone());
-        Self { name: name.into(), source, dictionaries }
+        Self { name: name.into(), ..self.over(Arc::clone(&self.source)) }
+    }
+
+    /// The same with other remarks.
+    pub fn with_remarks(self, remarks: Remarks) -> Self {
+        Self { remarks, ..self }
+    }
+
+    /// What EXPLAIN says of it.
+    pub fn remarks(&self) -> &Remarks {
+        &self.remarks
+    }
+
+    /// Files that lie among its own but are not part of it, beside an answer.
+    pub fn skipped_note(&self) -> Option<String> {
+        let skipped = self.remarks.skipped.as_ref()?;
+        Some(format!("table {}: {skipped}", self.name))
     }
 
     /// Batches that a program reads as its table of a number, all of their columns.

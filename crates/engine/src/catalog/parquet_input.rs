@@ -12,6 +12,7 @@ use datafusion::parquet::errors::{ParquetError, Result as ParquetResult};
 use datafusion::parquet::file::metadata::ParquetMetaData;
 use datafusion::parquet::file::reader::{ChunkReader, Length};
 use datafusion_datasource_parquet::metadata::DFParquetMetadata;
+use headrace_format::parquet::KnownTexts;
 use headrace_io::{ReadAt, SourceFile};
 
 use super::bytes::FileBytes;
@@ -25,6 +26,10 @@ pub struct ParquetInput {
     pub(super) remote: Option<RemoteFile>,
     /// What its reader is to know of it.
     pub(super) metadata: Arc<ParquetMetaData>,
+    /// The columns that its reader makes of it.
+    pub(super) columns: SchemaRef,
+    /// Texts of columns, as far as somebody asked for them.
+    pub(super) texts: Arc<KnownTexts>,
 }
 
 impl ParquetInput {

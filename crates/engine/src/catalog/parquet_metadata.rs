@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{Schema, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema, TimeUnit};
 use datafusion::parquet::arrow::{
     ARROW_SCHEMA_META_KEY, encode_arrow_schema, parquet_to_arrow_schema,
 };
@@ -42,7 +42,32 @@ pub fn believed(metadata: ParquetMetaData) -> Result<(ParquetMetaData, Schema)> 
     };
     let descriptor = metadata.file_metadata().schema_descr();
     let coerced = Int96Coercer::new(descriptor, &schema, &INT96_UNIT.0).coerce();
-    Ok((metadata, transform_schema_to_view(&coerced.unwrap_or(schema))))
+    Ok((metadata, with_wide_decimals(&transform_schema_to_view(&coerced.unwrap_or(schema)))))
+}
+
+/// Decimals of 128 bits, however narrow they lie: the planner's arithmetic of narrower ones overflows without a word.
+fn with_wide_decimals(schema: &Schema) -> Schema {
+    let fields = schema.fields().iter().map(with_wide_decimal);
+    Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone())
+}
+
+fn with_wide_decimal(field: &FieldRef) -> FieldRef {
+    let wide = match field.data_type() {
+        DataType::Decimal32(digits, scale) | DataType::Decimal64(digits, scale) => {
+            DataType::Decimal128(*digits, *scale)
+        }
+        DataType::List(item) => DataType::List(with_wide_decimal(item)),
+        DataType::LargeList(item) => DataType::LargeList(with_wide_decimal(item)),
+        DataType::FixedSizeList(item, count) => {
+            DataType::FixedSizeList(with_wide_decimal(item), *count)
+        }
+        DataType::Map(entry, is_sorted) => DataType::Map(with_wide_decimal(entry), *is_sorted),
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().map(with_wide_decimal).collect())
+        }
+        _ => return Arc::clone(field),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(wide))
 }
 
 fn group(group: RowGroupMetaData) -> Result<RowGroupMetaData> {

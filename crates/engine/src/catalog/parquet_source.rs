@@ -148,8 +148,8 @@ impl AsyncFileReader for Reader {
 
 /// DataFusion's source, whose errors name the file.
 #[derive(Clone)]
-struct NamingSource {
-    inner: Arc<dyn FileSource>,
+pub(super) struct NamingSource {
+    pub(super) inner: Arc<dyn FileSource>,
     /// Of memory, if there is one.
     limit_bytes: Option<u64>,
 }

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_format::Table;
 use headrace_format::arrow::{ArrowTable, KeptMetadata};
-use headrace_runner::StreamTable;
+use headrace_runner::{Remarks, StreamTable};
 
 use super::files::{DataFile, Files};
 use super::folders::Folders;
@@ -34,8 +34,6 @@ pub struct HeadraceTable {
     stream: Arc<StreamTable>,
     /// Columns that folders give.
     folders: Option<Folders>,
-    /// Files that folders ruled out.
-    ruled_out_files: usize,
 }
 
 impl fmt::Debug for HeadraceTable {
@@ -91,9 +89,9 @@ impl HeadraceTable {
         let arrow = Arc::new(arrow);
         let statistics = statistics(&arrow);
         let source: Arc<dyn Table> = arrow.clone();
-        let stream = Arc::new(StreamTable::new(name, source));
-        let (name, ruled_out_files) = (name.to_string(), 0);
-        Arc::new(Self { name, arrow, statistics, stream, folders, ruled_out_files })
+        let remarks = Remarks { ruled_out: None, skipped: skipped_text(&arrow) };
+        let stream = Arc::new(StreamTable::new(name, source).with_remarks(remarks));
+        Arc::new(Self { name: name.to_string(), arrow, statistics, stream, folders })
     }
 
     /// The files whose folders meet the conditions, all of which they decide: the table itself if all do.
@@ -108,44 +106,17 @@ impl HeadraceTable {
                 self.name
             );
         }
-        let ruled_out_files = self.arrow.files().len() - wanted.len();
-        if ruled_out_files == 0 {
+        if self.arrow.files().len() == wanted.len() {
             return Ok(Arc::clone(self));
         }
         let arrow = Arc::new(self.arrow.only(&wanted));
         let statistics = statistics(&arrow);
-        let stream = Arc::new(self.stream.over(arrow.clone()));
+        let (read, all) = (arrow.files().len(), self.arrow.files().len());
+        let ruled_out = Some(format!("{read} of {all} files by their folders"));
+        let remarks = Remarks { ruled_out, skipped: skipped_text(&arrow) };
+        let stream = Arc::new(self.stream.over(arrow.clone()).with_remarks(remarks));
         let name = self.name.clone();
-        Ok(Arc::new(Self { name, arrow, statistics, stream, folders: None, ruled_out_files }))
-    }
-
-    /// Files that are not read because of their folders, and those that are, in words.
-    pub fn ruled_out_text(&self) -> Option<String> {
-        let read = self.arrow.files().len();
-        let all = read + self.ruled_out_files;
-        (self.ruled_out_files > 0).then(|| format!("{read} of {all} files by their folders"))
-    }
-
-    /// Files that lie among its own but are not part of it, with the reasons.
-    pub fn skipped_text(&self) -> Option<String> {
-        let skipped = self.arrow.skipped();
-        if skipped.is_empty() {
-            return None;
-        }
-        let named = skipped.iter().take(SKIPPED_NAMED_MAX).map(|file| {
-            let name = file.path.file_name().unwrap_or(file.path.as_os_str());
-            format!("{} ({})", name.to_string_lossy(), file.reason)
-        });
-        let more = skipped.len().saturating_sub(SKIPPED_NAMED_MAX);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let files = if skipped.len() == 1 { "file" } else { "files" };
-        let named = named.collect::<Vec<_>>().join(", ");
-        Some(format!("{} {files} skipped: {named}{more}", skipped.len()))
-    }
-
-    /// The same, beside an answer.
-    pub fn skipped_note(&self) -> Option<String> {
-        self.skipped_text().map(|skipped| format!("table {}: {skipped}", self.name))
+        Ok(Arc::new(Self { name, arrow, statistics, stream, folders: None }))
     }
 
     /// Name in the catalogue.
@@ -187,6 +158,23 @@ impl HeadraceTable {
     pub fn table_statistics(&self) -> &Statistics {
         &self.statistics
     }
+}
+
+/// Files that lie among a table's own but are not part of it, with the reasons.
+fn skipped_text(arrow: &ArrowTable) -> Option<String> {
+    let skipped = arrow.skipped();
+    if skipped.is_empty() {
+        return None;
+    }
+    let named = skipped.iter().take(SKIPPED_NAMED_MAX).map(|file| {
+        let name = file.path.file_name().unwrap_or(file.path.as_os_str());
+        format!("{} ({})", name.to_string_lossy(), file.reason)
+    });
+    let more = skipped.len().saturating_sub(SKIPPED_NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let files = if skipped.len() == 1 { "file" } else { "files" };
+    let named = named.collect::<Vec<_>>().join(", ");
+    Some(format!("{} {files} skipped: {named}{more}", skipped.len()))
 }
 
 /// The planner answers `count(column)` from exact numbers: "none" is one, other counts are claims.

@@ -36,7 +36,7 @@ pub(crate) async fn with_opened<F: Future>(
 /// What was told of a table's files and could be otherwise, or was left out.
 pub fn table_notes(name: &str, table: &Arc<dyn TableProvider>) -> Vec<String> {
     let entry = table.downcast_ref::<TableEntry>();
-    let skipped = entry.and_then(|entry| entry.0.skipped_note());
+    let skipped = entry.and_then(|entry| entry.0.stream().skipped_note());
     let told = table.downcast_ref::<PlannedTable>().map(PlannedTable::notes).unwrap_or_default();
     let told = told.iter().map(|note| format!("table {name}: {note}"));
     skipped.into_iter().chain(told).collect()

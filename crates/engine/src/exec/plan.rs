@@ -98,7 +98,7 @@ impl PipelineExec {
 
     /// What will run a stage of its program, lowered or not, and why not the processor that comes first.
     pub fn processor_of(&self, program: &Program, stage: usize) -> (&'static str, Option<WhyNot>) {
-        let tables = self.planned.tables.iter().map(|table| Arc::clone(table.stream()));
+        let tables = self.planned.tables.iter().cloned();
         // Of child plans the columns are enough to tell.
         let tables: Vec<_> = tables.chain(self.children.iter().map(without_rows)).collect();
         let placed = served::place(program, stage, &tables, &self.settings);

@@ -103,8 +103,7 @@ impl Run {
         emit: &(dyn Fn(RecordBatch) -> bool + Send + Sync),
     ) -> Result<RunReport, RunError> {
         let planned = self.node.planned();
-        let mut tables: Vec<Arc<StreamTable>> =
-            planned.tables.iter().map(|table| Arc::clone(table.stream())).collect();
+        let mut tables = planned.tables.clone();
         let is_above = !self.children.is_empty();
         tables.extend(self.children.iter().cloned());
         let parameters = values(&planned.subqueries)?;

@@ -272,14 +272,11 @@ fn source_text(pipeline: &Pipeline, planned: &Planned) -> String {
         };
         return format!("{from} [{}]", names.join(", "));
     };
-    let bytes = pipeline.source.ordinals.iter().map(|&c| table.column_bytes(c)).sum();
-    let mut text =
-        format!("[{}] {} rows, {}", names.join(", "), table.rows(), decimal_bytes(bytes));
-    if let Some(ruled_out) = table.ruled_out_text() {
-        text += &format!(", {ruled_out}");
-    }
-    if let Some(skipped) = table.skipped_text() {
-        text += &format!(", {skipped}");
+    let bytes = table.columns_bytes(&pipeline.source.ordinals);
+    let rows = table.source().rows().map_or("unknown".to_string(), |rows| rows.to_string());
+    let mut text = format!("[{}] {rows} rows, {}", names.join(", "), decimal_bytes(bytes));
+    for remark in table.remarks().iter() {
+        text += &format!(", {remark}");
     }
     text
 }

@@ -153,7 +153,7 @@ impl<'a> Builds<'a> {
     fn tellers(&self, probe: &'a PlannedProbe) -> Vec<(&'a PlannedProbe, Vec<Expr>)> {
         let asks = probe.kind == ProbeKind::Inner
             && !probe.null_equal
-            && self.graph.leaves[probe.leaf].scan().is_some()
+            && self.graph.leaves[probe.leaf].table().is_some()
             && probe.keys.iter().all(|(_, key)| !key.can_fail());
         let others = self.probes.iter().filter(|other| asks && other.leaf != probe.leaf);
         let tells = |other: &&'a PlannedProbe| {
@@ -211,7 +211,7 @@ impl<'a> Builds<'a> {
     fn may_reduce(&self, probe: &PlannedProbe) -> bool {
         let stream = &self.graph.leaves[self.stream.leaf];
         let is_exact = probe.kind != ProbeKind::NullAwareAnti;
-        let may = stream.scan().is_some() && is_exact && self.asks_for_streamed(probe);
+        let may = stream.table().is_some() && is_exact && self.asks_for_streamed(probe);
         if !may || !self.is_large(probe) {
             return false;
         }
@@ -276,7 +276,7 @@ fn is_same_value(streamed: &Expr, key: &Expr, wanted: &Expr) -> bool {
 }
 
 fn rows(leaf: &Leaf) -> f64 {
-    leaf.scan().map_or(0.0, |scan| scan.table().rows() as f64)
+    leaf.table_rows().unwrap_or(0) as f64
 }
 
 /// Share of a leaf's rows that its conditions are expected to keep.

@@ -64,7 +64,7 @@ fn counts(graph: &Graph, sink: &SinkSpec) -> Option<(usize, Arc<dyn ExecutionPla
     let by_kept = |expr: &Expr| !expr.registers().into_iter().any(|r| leaf.owns(r));
     let groups_kept = !keys.is_empty() && keys.iter().all(|key| by_kept(&key.expr));
     let is_worth = rows(leaf) >= rows(kept).saturating_mul(KEY_ROWS_MIN);
-    let are_scans = kept.scan().is_some() && leaf.scan().is_some() && kept.filters.is_empty();
+    let are_scans = kept.table().is_some() && leaf.table().is_some() && kept.filters.is_empty();
     if !(groups_kept && sets.is_empty() && is_worth && are_scans) {
         return None;
     }

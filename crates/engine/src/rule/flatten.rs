@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{JoinSide, JoinType, NullEquality};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -16,8 +17,9 @@ use headrace_format::arrow::ir_type;
 use headrace_ir::{CompareOp, Expr, Field, ProbeKind};
 use headrace_pipeline::WhyNot;
 
-use super::graph::{Edge, Filtered, Graph, SideJoin};
+use super::graph::{Edge, Filtered, Graph, LeafTable, SideJoin};
 use super::translate::{InputColumn, Subqueries, Translator, compare};
+use crate::catalog::{Streamed, streamed};
 use crate::exec::PipelineExec;
 use crate::scan::HeadraceScanExec;
 
@@ -32,9 +34,15 @@ pub fn flatten(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Result<Colum
     if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
         return flatten_scan(plan, scan, graph);
     }
+    if let Some(scan) = plan.downcast_ref::<DataSourceExec>()
+        && let Some(streamed) = streamed(scan, graph.slots_bytes)
+    {
+        return flatten_streamed(plan, streamed?, graph);
+    }
     // Child plans are planned before their parent is fused with them: see [`super::fuse`].
     if plan.is::<PipelineExec>() {
-        return Ok(graph.add_leaf(Arc::clone(plan), None, fields_of(&plan.schema())));
+        let why = WhyNot::new("its rows are another pipeline's");
+        return Ok(graph.add_leaf(Arc::clone(plan), Err(why), fields_of(&plan.schema())));
     }
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
         return flatten_filter(plan, filter, graph);
@@ -71,7 +79,7 @@ pub fn flatten_or_opaque(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Co
                 _ => (plan, false),
             };
             let columns = fields_of(&leaf.schema());
-            let columns = graph.add_leaf(Arc::clone(leaf), Some(reason), columns);
+            let columns = graph.add_leaf(Arc::clone(leaf), Err(reason), columns);
             if is_empty { Vec::new() } else { columns }
         }
     }
@@ -96,7 +104,33 @@ fn flatten_scan(
     if scan.fetch().is_some() {
         return why("a scan with LIMIT is left to the planner");
     }
-    Ok(graph.add_leaf(Arc::clone(plan), decoded_by_scan(scan), fields_of(&scan.schema())))
+    let rows = match decoded_by_scan(scan) {
+        Some(why) => Err(why),
+        None => {
+            let (table, projection) = (Arc::clone(scan.table().stream()), scan.projection());
+            Ok(LeafTable { table, projection: projection.to_vec() })
+        }
+    };
+    Ok(graph.add_leaf(Arc::clone(plan), rows, fields_of(&scan.schema())))
+}
+
+/// A scan of the planner's that pipelines read themselves, with what it computes of its columns.
+fn flatten_streamed(
+    plan: &Arc<dyn ExecutionPlan>,
+    streamed: Streamed,
+    graph: &mut Graph,
+) -> Result<Columns, WhyNot> {
+    let Streamed { table, columns, schema, projection } = streamed;
+    let fields = fields_of(table.source().schema());
+    let rows = LeafTable { table, projection: (0..columns.len()).collect() };
+    let read = graph.add_leaf(Arc::clone(plan), Ok(rows), fields);
+    let mut all: Columns =
+        schema.fields().iter().map(|_| why("a column that is not read")).collect();
+    for (column, read) in columns.into_iter().zip(read) {
+        all[column] = read;
+    }
+    let translator = Translator { columns: &all, schema: &schema, subqueries: &graph.subqueries };
+    Ok(projection.iter().map(|column| translator.translate(&column.expr)).collect())
 }
 
 /// Why a scan decodes columns itself, whose rows then stream: they do not lie in the files as pipelines take them.
@@ -279,7 +313,7 @@ fn flatten_single(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> (usize, C
         Err(reason) => reason,
     };
     graph.reset(&mark);
-    let columns = graph.add_leaf(Arc::clone(plan), Some(reason), fields_of(&plan.schema()));
+    let columns = graph.add_leaf(Arc::clone(plan), Err(reason), fields_of(&plan.schema()));
     (graph.leaves.len() - 1, columns)
 }
 

@@ -153,7 +153,7 @@ fn renumber(program: &mut Program, number: &dyn Fn(Input) -> Input) {
 
 /// A child plan as a pipeline below steps, if it is one.
 fn inner(plan: &Arc<dyn ExecutionPlan>) -> Option<Inner> {
-    let mut graph = Graph::default();
+    let mut graph = Graph::new(0);
     let columns = flatten(plan, &mut graph).ok()?;
     // Values of subqueries between the two are parameters that the inner program does not have.
     if !graph.subqueries.parameters().ok()?.is_empty() {

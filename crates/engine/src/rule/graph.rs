@@ -16,17 +16,17 @@ use std::sync::Arc;
 use datafusion::physical_plan::ExecutionPlan;
 use headrace_ir::{DataType, Expr, Field, ProbeKind, Register};
 use headrace_pipeline::WhyNot;
+use headrace_runner::StreamTable;
 
 use super::translate::{InputColumn, Subqueries};
-use crate::scan::HeadraceScanExec;
 
 /// A source of rows.
 #[derive(Clone)]
 pub struct Leaf {
-    /// The plan that yields its rows: a [`HeadraceScanExec`], or anything at all.
+    /// The plan that yields its rows: a scan, or anything at all.
     pub plan: Arc<dyn ExecutionPlan>,
-    /// Why it is opaque, if it is not a scan.
-    pub opaque: Option<WhyNot>,
+    /// The table that it scans, or why it is opaque.
+    pub rows: Result<LeafTable, WhyNot>,
     /// First graph register.
     pub first: Register,
     /// Its columns, or why they cannot be read.
@@ -41,6 +41,15 @@ pub struct Leaf {
     pub mark: Option<Register>,
 }
 
+/// The table of a leaf.
+#[derive(Clone, Debug)]
+pub struct LeafTable {
+    /// The table.
+    pub table: Arc<StreamTable>,
+    /// For each column of the leaf its number in the table.
+    pub projection: Vec<usize>,
+}
+
 /// A leaf's plan with its filters.
 #[derive(Clone)]
 pub struct Filtered {
@@ -51,12 +60,14 @@ pub struct Filtered {
 }
 
 impl Leaf {
-    /// The scan, unless it is opaque.
-    pub fn scan(&self) -> Option<&HeadraceScanExec> {
-        match self.opaque {
-            None => self.plan.downcast_ref::<HeadraceScanExec>(),
-            Some(_) => None,
-        }
+    /// The table, unless it is opaque.
+    pub fn table(&self) -> Option<&LeafTable> {
+        self.rows.as_ref().ok()
+    }
+
+    /// Rows of the table, if they are known.
+    pub fn table_rows(&self) -> Option<u64> {
+        self.table()?.table.source().rows()
     }
 
     /// Whether a graph register is one of its columns.
@@ -66,7 +77,7 @@ impl Leaf {
 
     /// Name for EXPLAIN.
     pub fn name(&self) -> String {
-        self.scan().map_or_else(|| self.plan.name().to_string(), |s| s.table().name().to_string())
+        self.table().map_or_else(|| self.plan.name().to_string(), |it| it.table.name().to_string())
     }
 }
 
@@ -134,7 +145,7 @@ pub struct SideJoin {
 }
 
 /// Leaves, edges, conjuncts.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Graph {
     /// Leaves.
     pub leaves: Vec<Leaf>,
@@ -146,6 +157,8 @@ pub struct Graph {
     pub side_joins: Vec<SideJoin>,
     /// Subqueries of one value that expressions read.
     pub subqueries: Subqueries,
+    /// Memory for what is read of tables.
+    pub slots_bytes: u64,
     next_register: Register,
     next_part: usize,
 }
@@ -168,11 +181,25 @@ impl Mark {
 }
 
 impl Graph {
+    /// Without any leaf.
+    pub fn new(slots_bytes: u64) -> Self {
+        Self {
+            leaves: vec![],
+            edges: vec![],
+            conjuncts: vec![],
+            side_joins: vec![],
+            subqueries: Subqueries::default(),
+            slots_bytes,
+            next_register: 0,
+            next_part: 0,
+        }
+    }
+
     /// Appends a leaf and returns its columns as expressions.
     pub fn add_leaf(
         &mut self,
         plan: Arc<dyn ExecutionPlan>,
-        opaque: Option<WhyNot>,
+        rows: Result<LeafTable, WhyNot>,
         columns: Vec<Result<Field, WhyNot>>,
     ) -> Vec<InputColumn> {
         let first = self.next_register;
@@ -184,7 +211,7 @@ impl Graph {
             .collect();
         self.leaves.push(Leaf {
             plan,
-            opaque,
+            rows,
             first,
             columns,
             filters: vec![],
@@ -209,8 +236,8 @@ impl Graph {
         let columns = fields.into_iter().map(Ok).collect();
         let (filters, filtered) = (Vec::new(), None);
         let Leaf { is_side, mark, .. } = *leaf;
-        let opaque = Some(opaque);
-        *leaf = Leaf { plan, opaque, first, columns, filters, filtered, is_side, mark };
+        let rows = Err(opaque);
+        *leaf = Leaf { plan, rows, first, columns, filters, filtered, is_side, mark };
         first
     }
 

@@ -233,9 +233,13 @@ impl Rewriter<'_> {
         begins_rows(plan).then(|| self.rows_fragment(plan)).flatten()
     }
 
+    fn graph(&self) -> Graph {
+        Graph::new(self.runner.memory().slots_bytes)
+    }
+
     /// Rows of a filter, join or scan. A scan that yields all its rows gains nothing.
     fn rows_fragment(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Result<Planned, WhyNot>> {
-        let mut graph = Graph::default();
+        let mut graph = self.graph();
         let columns = match flatten::flatten(plan, &mut graph) {
             Ok(columns) => columns,
             Err(reason) => return Some(Err(reason)),
@@ -249,7 +253,9 @@ impl Rewriter<'_> {
         if !worth && !self.must_run() {
             return None;
         }
-        if let (false, Some(reason)) = (worth, graph.leaves.iter().find_map(|l| l.opaque.clone())) {
+        if let (false, Some(reason)) =
+            (worth, graph.leaves.iter().find_map(|l| l.rows.clone().err()))
+        {
             return Some(Err(reason));
         }
         let named = named(columns, &plan.schema());
@@ -263,7 +269,7 @@ impl Rewriter<'_> {
             return None;
         }
         let order = sort.expr().iter().map(order_key).collect::<Option<Vec<_>>>()?;
-        let mut graph = Graph::default();
+        let mut graph = self.graph();
         let columns = flatten::flatten(sort.input(), &mut graph);
         let columns = columns.and_then(|columns| named(columns, &sort.input().schema()));
         Some(
@@ -277,7 +283,7 @@ impl Rewriter<'_> {
         root: &AggregateExec,
         raw: &AggregateExec,
     ) -> Result<Planned, WhyNot> {
-        let mut graph = Graph::default();
+        let mut graph = self.graph();
         let columns = flatten::flatten_or_opaque(raw.input(), &mut graph);
         let mut sink = aggregate::sink(root, raw, &columns, &graph.subqueries)?;
         eager::count_before_join(&mut graph, &mut sink);

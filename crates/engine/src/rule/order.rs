@@ -139,9 +139,7 @@ impl Ordering {
                 _ => None,
             };
             match leaf {
-                Some(leaf)
-                    if !leaf.is_side && leaf.opaque.is_none() && !conjunct.expr.can_fail() =>
-                {
+                Some(leaf) if !leaf.is_side && leaf.rows.is_ok() && !conjunct.expr.can_fail() => {
                     leaf.filters.push(conjunct.expr);
                 }
                 _ => self.graph.conjuncts.push(conjunct),

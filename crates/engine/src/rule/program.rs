@@ -19,14 +19,14 @@ use headrace_ir::{
     ProbeKind, Program, Register, Sink, Source, Step,
 };
 use headrace_pipeline::WhyNot;
+use headrace_runner::StreamTable;
 
 use super::builds::Builds;
 use super::expr_util::map_registers;
-use super::graph::{Graph, Leaf, mark_field, register};
+use super::graph::{Graph, Leaf, LeafTable, mark_field, register};
 use super::order::{self, PlannedProbe, PlannedStep};
 use super::reduce::reduce_groups;
 use super::sizes::leaf_bytes;
-use crate::catalog::HeadraceTable;
 use crate::exec::Output;
 
 /// What a pipeline does with its rows.
@@ -65,7 +65,7 @@ pub struct Planned {
     /// The program.
     pub program: Program,
     /// Its tables, by the number in [`Input::Table`], each once.
-    pub tables: Vec<Arc<HeadraceTable>>,
+    pub tables: Vec<Arc<StreamTable>>,
     /// Plans whose rows are tables too: the numbers behind those of `tables`.
     pub children: Vec<Arc<dyn ExecutionPlan>>,
     /// The plan's columns, of the program's; none: they are the same.
@@ -76,24 +76,24 @@ pub struct Planned {
 
 impl Planned {
     /// The number of a table, which is one of the program's from now on.
-    pub(super) fn number_of(&mut self, table: &Arc<HeadraceTable>) -> usize {
+    pub(super) fn number_of(&mut self, table: &Arc<StreamTable>) -> usize {
         number_of(&mut self.tables, table)
     }
 
     /// The table that a source reads; `None` where rows come from elsewhere.
-    pub fn table(&self, source: &Source) -> Option<&Arc<HeadraceTable>> {
+    pub fn table(&self, source: &Source) -> Option<&Arc<StreamTable>> {
         self.tables.get(source.input.table()?)
     }
 
     /// The table that the last stage streams, or the stages that its rows come from.
-    pub fn streamed_table(&self) -> Option<&Arc<HeadraceTable>> {
+    pub fn streamed_table(&self) -> Option<&Arc<StreamTable>> {
         let chain = self.program.chain(self.program.stages.len());
         self.table(&self.program.stage(*chain.last()?)?.source)
     }
 }
 
 /// The number of a table among others, once it is one of them.
-fn number_of(tables: &mut Vec<Arc<HeadraceTable>>, table: &Arc<HeadraceTable>) -> usize {
+fn number_of(tables: &mut Vec<Arc<StreamTable>>, table: &Arc<StreamTable>) -> usize {
     let known = tables.iter().position(|t| Arc::ptr_eq(t, table));
     known.unwrap_or_else(|| {
         tables.push(Arc::clone(table));
@@ -104,7 +104,7 @@ fn number_of(tables: &mut Vec<Arc<HeadraceTable>>, table: &Arc<HeadraceTable>) -
 /// What feeds a program, as it is gathered.
 #[derive(Default)]
 pub(super) struct Feeds {
-    tables: Vec<Arc<HeadraceTable>>,
+    tables: Vec<Arc<StreamTable>>,
     children: Vec<Arc<dyn ExecutionPlan>>,
 }
 
@@ -117,8 +117,8 @@ impl Feeds {
         needed: &BTreeSet<Register>,
         numbering: &mut Numbering,
     ) -> Result<Source, WhyNot> {
-        if leaf.opaque.is_none() {
-            return table_source(leaf, needed, numbering, self);
+        if let Some(table) = leaf.table() {
+            return table_source(leaf, table, needed, numbering, self);
         }
         let (plan, registers) = child_plan(leaf, needed)?;
         let input = Input::Batches(self.children.len());
@@ -128,7 +128,7 @@ impl Feeds {
     }
 
     /// The number of a table.
-    fn number(&mut self, table: &Arc<HeadraceTable>) -> usize {
+    fn number(&mut self, table: &Arc<StreamTable>) -> usize {
         number_of(&mut self.tables, table)
     }
 }
@@ -209,7 +209,7 @@ pub(super) struct Stream {
 fn choose_stream(graph: &Graph, sink: &SinkSpec) -> Result<Stream, WhyNot> {
     let used = used_registers(graph, sink);
     let sizes: Vec<_> = graph.leaves.iter().map(|leaf| leaf_bytes(leaf, &used)).collect();
-    let rows = |leaf: &Leaf| leaf.scan().map_or(0, |s| s.table().rows());
+    let rows = |leaf: &Leaf| leaf.table_rows().unwrap_or(0);
     let candidates = graph.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.is_side);
     let Some((leaf, _)) = candidates.max_by_key(|(i, leaf)| (sizes[*i], rows(leaf))) else {
         return why("no table to stream");
@@ -326,16 +326,15 @@ impl Numbering {
 /// narrowest column.
 fn table_source(
     leaf: &Leaf,
+    LeafTable { table, projection }: &LeafTable,
     needed: &BTreeSet<Register>,
     numbering: &mut Numbering,
     feeds: &mut Feeds,
 ) -> Result<Source, WhyNot> {
-    let Some(scan) = leaf.scan() else { return why(format!("{} is no table", leaf.name())) };
     let mut registers: Vec<_> = needed.iter().copied().filter(|&r| leaf.owns(r)).collect();
-    let table = Arc::clone(scan.table());
     if registers.is_empty() {
         let readable = (0..leaf.columns.len()).filter(|&c| leaf.columns[c].is_ok());
-        let narrowest = readable.min_by_key(|&c| table.column_bytes(scan.projection()[c]));
+        let narrowest = readable.min_by_key(|&c| table.columns_bytes([&projection[c]]));
         registers.extend(narrowest.map(|c| leaf.first + c));
     }
     let mut columns = Vec::with_capacity(registers.len());
@@ -343,15 +342,15 @@ fn table_source(
     for register in registers {
         let field = leaf.columns[register - leaf.first].clone()?;
         numbering.append(register, &field);
-        ordinals.push(scan.projection()[register - leaf.first]);
+        ordinals.push(projection[register - leaf.first]);
         columns.push(field);
     }
     if columns.is_empty() {
-        let (ordinal, field) = any_column(&table)?;
+        let (ordinal, field) = any_column(table)?;
         ordinals.push(ordinal);
         columns.push(field);
     }
-    let input = Input::Table(feeds.number(&table));
+    let input = Input::Table(feeds.number(table));
     Ok(Source { input, table: table.name().to_string(), columns, ordinals })
 }
 
@@ -389,13 +388,13 @@ fn child_source(
 }
 
 /// Any one column, for pipelines over a scan that was projected to none.
-fn any_column(table: &HeadraceTable) -> Result<(usize, Field), WhyNot> {
-    let columns = super::flatten::fields_of(&table.arrow_schema());
+fn any_column(table: &StreamTable) -> Result<(usize, Field), WhyNot> {
+    let columns = super::flatten::fields_of(table.source().schema());
     let readable = columns.into_iter().enumerate().filter_map(|(i, field)| {
-        (table.column_support(i).is_ok()).then_some(())?;
+        table.source().column_support(i).is_ok().then_some(())?;
         Some((i, field.ok()?))
     });
-    let narrowest = readable.min_by_key(|(i, _)| table.column_bytes(*i));
+    let narrowest = readable.min_by_key(|(i, _)| table.columns_bytes([i]));
     narrowest.ok_or_else(|| {
         WhyNot::new(format!("table {} has no column that a pipeline can read", table.name()))
     })

@@ -42,7 +42,7 @@ pub fn reduce_groups(graph: &mut Graph, keys_bytes_max: u64) {
 
 fn reduced(graph: &Graph, leaf: usize, keys_bytes_max: u64) -> Option<Arc<dyn ExecutionPlan>> {
     let groups = &graph.leaves[leaf];
-    groups.opaque.as_ref()?;
+    groups.rows.as_ref().err()?;
     let read_bytes = scanned_bytes(&groups.plan);
     let registers = looked_up(graph, leaf);
     let reduce = |&register: &Register| {
@@ -103,7 +103,7 @@ pub(super) fn plain(expr: &Expr) -> Option<Register> {
 
 /// Rows of a scanned table.
 pub(super) fn rows(table: &Leaf) -> u64 {
-    table.scan().map_or(u64::MAX, |scan| scan.table().rows())
+    table.table_rows().unwrap_or(u64::MAX)
 }
 
 fn is_small(table: &Leaf, keys_bytes_max: u64, read_bytes: u64) -> bool {
@@ -115,7 +115,7 @@ fn is_small(table: &Leaf, keys_bytes_max: u64, read_bytes: u64) -> bool {
 /// A filtered table and the values of one of its columns, as a plan.
 fn keys_of(graph: &Graph, register: Register) -> Option<(&Leaf, Arc<dyn ExecutionPlan>)> {
     let leaf = &graph.leaves[graph.leaf_of(register)?];
-    leaf.scan()?;
+    leaf.table()?;
     let Filtered { plan, columns } = leaf.filtered.as_ref()?;
     let is_wanted =
         |column: &Result<Expr, _>| column.as_ref().ok().and_then(plain) == Some(register);

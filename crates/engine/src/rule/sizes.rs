@@ -14,11 +14,11 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr, Statistics};
 use headrace_ir::{Register, Value};
+use headrace_runner::StreamTable;
 
-use super::graph::Leaf;
+use super::graph::{Leaf, LeafTable};
 use super::raw::raw_aggregation;
 use super::types::scalar;
-use crate::catalog::HeadraceTable;
 use crate::scan::HeadraceScanExec;
 
 /// About what a value takes.
@@ -26,16 +26,16 @@ const VALUE_BYTES: u64 = 8;
 
 /// About what columns of a table take where they are kept: a value something, however narrow it lies in a file, and a row,
 /// wherever its values come from.
-fn kept_bytes(table: &HeadraceTable, columns: impl Iterator<Item = usize>) -> u64 {
-    let rows = table.rows();
-    let of = |column| table.column_bytes(column).max(rows.saturating_mul(VALUE_BYTES));
+fn kept_bytes(table: &StreamTable, columns: impl Iterator<Item = usize>) -> u64 {
+    let rows = table.source().rows().unwrap_or(0);
+    let of = |column| table.columns_bytes([&column]).max(rows.saturating_mul(VALUE_BYTES));
     columns.map(of).fold(0, u64::saturating_add).max(rows)
 }
 
 /// Bytes of all columns that are read below a plan, where they are kept.
 pub(super) fn scanned_bytes(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     match plan.downcast_ref::<HeadraceScanExec>() {
-        Some(scan) => kept_bytes(scan.table(), scan.projection().iter().copied()),
+        Some(scan) => kept_bytes(scan.table().stream(), scan.projection().iter().copied()),
         None if plan.children().is_empty() => source_bytes(plan.as_ref()),
         None => plan.children().into_iter().map(scanned_bytes).fold(0, u64::saturating_add),
     }
@@ -68,11 +68,11 @@ fn statistics(plan: &dyn ExecutionPlan) -> Option<Arc<Statistics>> {
 
 /// Bytes of the columns of a leaf that are used.
 pub(super) fn leaf_bytes(leaf: &Leaf, used: &BTreeSet<Register>) -> u64 {
-    let Some(scan) = leaf.scan() else {
+    let Some(LeafTable { table, projection }) = leaf.table() else {
         return groups_bytes(&leaf.plan).unwrap_or_else(|| scanned_bytes(&leaf.plan));
     };
     let used = used.iter().filter(|&&r| leaf.owns(r));
-    kept_bytes(scan.table(), used.map(|r| scan.projection()[r - leaf.first]))
+    kept_bytes(table, used.map(|r| projection[r - leaf.first]))
 }
 
 /// Bytes of the groups of an aggregation, if a plan is one, by the ranges of its keys.

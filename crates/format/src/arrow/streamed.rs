@@ -1,5 +1,6 @@
 //! A table of Arrow files as pipelines take it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::StringArray;
@@ -51,6 +52,10 @@ impl Table for ArrowTable {
 
     fn file_identity(&self, file: usize) -> FileIdentity {
         self.files()[file].identity()
+    }
+
+    fn file_path(&self, file: usize) -> Option<&Path> {
+        self.files().get(file).map(|file| file.path())
     }
 
     fn beyond_files(&self) -> Option<String> {

@@ -193,7 +193,10 @@ pub(crate) fn row_bits(data_type: &Arrow) -> Option<u64> {
         Encoding::Narrow { value_bytes: bytes }
         | Encoding::Dictionary { code_bytes: bytes }
         | Encoding::Offsets { offset_bytes: bytes } => 8 * u64::from(bytes),
-        Encoding::Deltas { .. } | Encoding::Pages { .. } | Encoding::Constant { .. } => {
+        Encoding::Deltas { .. }
+        | Encoding::Pages { .. }
+        | Encoding::ColumnPages
+        | Encoding::Constant { .. } => {
             return None;
         }
     })

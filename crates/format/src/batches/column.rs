@@ -89,15 +89,21 @@ impl Column {
     /// The column of a batch in the table's type for it.
     pub fn of(name: &str, array: &ArrayRef, dictionary: Option<&Dictionary>) -> Result<Self> {
         let wanted = table_type(array.data_type(), dictionary.is_some());
-        let unsupported = || FormatError::column(name, format!("its type {wanted} is not read"));
         let array = match (dictionary, &wanted) {
             (Some(dictionary), DataType::Dictionary(..)) => dictionary.translated(name, array)?,
             _ if *array.data_type() == wanted => Arc::clone(array),
             _ => cast(array, &wanted)
                 .map_err(|cause| FormatError::arrow(format!("column {name} as {wanted}"), cause))?,
         };
-        let encoding = encoding(&wanted).ok_or_else(unsupported)?;
-        let row_bits = row_bits(&wanted).ok_or_else(unsupported)?;
+        Self::in_place(name, &array)
+    }
+
+    /// The column of a batch in its own type; codes are those of its table's dictionary.
+    pub fn in_place(name: &str, array: &ArrayRef) -> Result<Self> {
+        let wanted = array.data_type();
+        let unsupported = || FormatError::column(name, format!("its type {wanted} is not read"));
+        let encoding = encoding(wanted).ok_or_else(unsupported)?;
+        let row_bits = row_bits(wanted).ok_or_else(unsupported)?;
         let data = array.to_data();
         let (first, rows) = (data.offset(), data.len());
         let nulls = data.nulls().filter(|nulls| nulls.null_count() > 0);
@@ -113,7 +119,10 @@ impl Column {
                 (fixed(rows)?, None)
             }
             Encoding::Offsets { .. } => (buffer(1)?, Some(fixed(rows + 1)?)),
-            Encoding::Deltas { .. } | Encoding::Pages { .. } | Encoding::Constant { .. } => {
+            Encoding::Deltas { .. }
+            | Encoding::Pages { .. }
+            | Encoding::ColumnPages
+            | Encoding::Constant { .. } => {
                 return Err(unsupported());
             }
         };

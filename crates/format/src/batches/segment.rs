@@ -22,7 +22,7 @@ impl fmt::Debug for BatchSegment {
 }
 
 impl BatchSegment {
-    /// The segment of a batch.
+    /// The segment of a batch that a decoder made ([`SegmentDecoder`](crate::SegmentDecoder)).
     ///
     /// # Errors
     /// A column of a type that pipelines do not know, more rows than fit a segment.
@@ -30,7 +30,7 @@ impl BatchSegment {
         let too_many = |_| FormatError::Argument("a batch of more than 2^31 rows".to_string());
         let rows = i32::try_from(batch.num_rows()).map_err(too_many)?.unsigned_abs();
         let fields = batch.schema_ref().fields().iter().zip(batch.columns());
-        let columns = fields.map(|(field, array)| Column::of(field.name(), array, None));
+        let columns = fields.map(|(field, array)| Column::in_place(field.name(), array));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let extents = columns.iter().map(|column| column.extents(0, rows.into())).collect();
         let segment = Segment { file: 0, batch: 0, first_row: 0, rows, columns: extents };

@@ -10,7 +10,7 @@ use super::decoder::Decoder;
 use super::parts::Block;
 use super::server_pages::{IN_MEMORY, block_of};
 use super::table::HeapTable;
-use crate::{PageDecoder, Pages, Result};
+use crate::{Encoded, Result, SegmentDecoder};
 
 /// Size of a batch: half of a small core's second-level cache, so that the values are still cached
 /// when they are processed.
@@ -111,8 +111,36 @@ fn prefetch(line: &[u8; LINE_BYTES]) {
     let _ = line;
 }
 
-impl PageDecoder for BlockDecoder {
-    fn next_batch(&mut self, pages: &mut Pages<'_>) -> Result<Option<RecordBatch>> {
+/// Pages of a file, taken from the front.
+struct Pages<'a> {
+    file: u32,
+    offset: u64,
+    bytes: &'a [u8],
+}
+
+impl SegmentDecoder for BlockDecoder {
+    fn next_batch(&mut self, encoded: &mut Encoded<'_>) -> Result<Option<RecordBatch>> {
+        let (segment, taken) = (encoded.segment, encoded.taken);
+        let all = encoded.buffers.first().copied().unwrap_or_default();
+        let offset = segment.columns[0].values.offset + taken;
+        let bytes = &all[taken as usize..];
+        let mut pages = Pages { file: segment.file, offset, bytes };
+        let batch = self.take_pages(&mut pages);
+        encoded.taken = (all.len() - pages.bytes.len()) as u64;
+        batch
+    }
+
+    fn rest(&mut self) -> Result<Option<RecordBatch>> {
+        match self.decoder.rows() {
+            0 => Ok(None),
+            _ => self.decoder.finish().map(Some),
+        }
+    }
+}
+
+impl BlockDecoder {
+    /// Takes pages until their rows fill a batch; `None`: all are taken.
+    fn take_pages(&mut self, pages: &mut Pages<'_>) -> Result<Option<RecordBatch>> {
         let is_vouched = pages.file == IN_MEMORY;
         let part = match is_vouched {
             true => block_of(pages.bytes).part as usize,
@@ -148,12 +176,5 @@ impl PageDecoder for BlockDecoder {
             self.table.done(taken);
         }
         if is_full { self.rest() } else { Ok(None) }
-    }
-
-    fn rest(&mut self) -> Result<Option<RecordBatch>> {
-        match self.decoder.rows() {
-            0 => Ok(None),
-            _ => self.decoder.finish().map(Some),
-        }
     }
 }

@@ -9,7 +9,9 @@ use super::block_decoder::BlockDecoder;
 use super::feed::HeapFeed;
 use super::page_source::BlockSource;
 use super::table::{HeapTable, NOWHERE};
-use crate::{ChunkOptions, ColumnBound, Feed, FormatError, PageDecoder, PageSource, Result, Table};
+use crate::{
+    ChunkOptions, ColumnBound, Feed, FormatError, PageSource, Result, SegmentDecoder, Table,
+};
 
 impl Table for HeapTable {
     fn schema(&self) -> &SchemaRef {
@@ -44,7 +46,10 @@ impl Table for HeapTable {
         Ok(Box::new(HeapFeed::new(self, &schema, options)))
     }
 
-    fn page_decoder(self: Arc<Self>, columns: &[usize]) -> Result<Option<Box<dyn PageDecoder>>> {
+    fn segment_decoder(
+        self: Arc<Self>,
+        columns: &[usize],
+    ) -> Result<Option<Box<dyn SegmentDecoder>>> {
         Ok(Some(Box::new(BlockDecoder::new(self, columns)?)))
     }
 

@@ -154,7 +154,9 @@ fn values(
                 let offset = |i: usize| offset(i) - extents.offsets_base as usize;
                 Some(String::from_utf8(data[offset(i)..offset(i + 1)].to_vec()).unwrap())
             }
-            Encoding::Pages { .. } | Encoding::Constant { .. } => panic!("no column of a file"),
+            Encoding::Pages { .. } | Encoding::ColumnPages | Encoding::Constant { .. } => {
+                panic!("no column of a file")
+            }
             Encoding::Dictionary { code_bytes } => {
                 let width = usize::from(*code_bytes);
                 assert_eq!(data.len(), rows * width);

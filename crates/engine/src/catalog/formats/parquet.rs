@@ -45,7 +45,9 @@ impl FileFormat for Parquet {
         let read = catch_unwind(AssertUnwindSafe(read)).map_err(|_| fail(PANICKED.to_string()))?;
         let (metadata, schema) = read.map_err(|e| fail(parquet_text(&e)))?;
         let (remote, metadata) = (file.remote.clone(), Arc::new(metadata));
-        let file = file.planned().with_extension(ParquetInput { source, remote, metadata });
+        let columns = Arc::new(schema.clone());
+        let input = ParquetInput { source, remote, metadata, columns, texts: Arc::default() };
+        let file = file.planned().with_extension(input);
         Ok(Inspected { file, schema, notes: Vec::new() })
     }
 

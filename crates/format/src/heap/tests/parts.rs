@@ -11,7 +11,7 @@ use super::build::*;
 use crate::ChunkOptions;
 use crate::batches::{BatchSender, batch_channel};
 use crate::heap::{Attribute, Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Length, Reroute};
-use crate::{Pages, Table};
+use crate::{Encoded, Table};
 
 /// Does not believe one block, and remembers what it is told.
 struct Owner {
@@ -99,14 +99,14 @@ fn the_blocks_of_all_parts_are_one_stream() {
     let (table, owner, _sender) = table(heaps, doubted);
     assert_eq!(table.file_count(), files.len());
     let mut feed = Arc::clone(&table).feed(&[1, 0], &[], ChunkOptions::default()).unwrap();
-    let mut decoder = Arc::clone(&table).page_decoder(&[1, 0]).unwrap().unwrap();
+    let mut decoder = Arc::clone(&table).segment_decoder(&[1, 0]).unwrap().unwrap();
     let mut batches = Vec::new();
     while let Poll::Ready(Some(Ok(fed))) = feed.poll_next(Waker::noop()) {
         for segment in &fed.payload.segments {
             let extent = segment.columns[0].values;
             let file = std::fs::read(&files[segment.file as usize]).unwrap();
             let bytes = &file[extent.offset as usize..][..extent.bytes as usize];
-            let mut pages = Pages { file: segment.file, offset: extent.offset, bytes };
+            let mut pages = Encoded { segment, buffers: &[bytes], taken: 0 };
             while let Some(batch) = decoder.next_batch(&mut pages).unwrap() {
                 batches.push(rows(&batch));
             }

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use arrow_array::{Int32Array, RecordBatch};
-use headrace_ir::Encoding;
 use headrace_ir::pages::{PageFlaw, PageVerdict};
+use headrace_ir::{ColumnExtents, Encoding, Extent, Segment};
 
 use super::build::*;
 use crate::ChunkOptions;
 use crate::batches::{BatchReceiver, BatchSender, Ready, batch_channel};
 use crate::heap::{Block, BlockOwner, HeapBlocks, HeapTable, HeapType, Reroute, Stamps};
-use crate::{Pages, Table};
+use crate::{Encoded, Table};
 
 /// Remembers what it is told.
 #[derive(Default)]
@@ -170,13 +170,14 @@ fn batches_are_about_as_large_as_a_cache_and_go_on_over_segments() {
     let (table, owner, _sender) =
         table(HeapBlocks { relation: relation(attributes), ..blocks(folder.path()) });
     let (segment, mut found) = (page.repeat(100), Vec::new());
-    let mut decoder = Arc::clone(&table).page_decoder(&[0]).unwrap().unwrap();
+    let mut decoder = Arc::clone(&table).segment_decoder(&[0]).unwrap().unwrap();
     for file in 0..5 {
-        let mut pages = Pages { file, offset: 0, bytes: &segment };
-        while let Some(batch) = decoder.next_batch(&mut pages).unwrap() {
+        let pages = pages_of(file);
+        let mut encoded = Encoded { segment: &pages, buffers: &[&segment], taken: 0 };
+        while let Some(batch) = decoder.next_batch(&mut encoded).unwrap() {
             found.push(batch.num_rows());
         }
-        assert!(pages.bytes.is_empty());
+        assert_eq!(encoded.taken, segment.len() as u64);
     }
     found.extend(decoder.rest().unwrap().map(|batch| batch.num_rows()));
     assert!(decoder.rest().unwrap().is_none());
@@ -184,9 +185,18 @@ fn batches_are_about_as_large_as_a_cache_and_go_on_over_segments() {
     assert_eq!(found, [32_800, 32_800, 32_800, 1600]);
     assert_eq!(owner.done.load(Ordering::SeqCst), 500);
     // Whoever has enough leaves the rest.
-    let mut pages = Pages { file: 0, offset: 0, bytes: &page.repeat(1000) };
-    assert_eq!(decoder.next_batch(&mut pages).unwrap().unwrap().num_rows(), 32_800);
-    assert_eq!((pages.bytes.len() / BLOCK, pages.offset), (1000 - 164, 164 * BLOCK as u64));
+    let (pages, bytes) = (pages_of(0), page.repeat(1000));
+    let mut encoded = Encoded { segment: &pages, buffers: &[&bytes], taken: 0 };
+    assert_eq!(decoder.next_batch(&mut encoded).unwrap().unwrap().num_rows(), 32_800);
+    assert_eq!(encoded.taken, 164 * BLOCK as u64);
+}
+
+/// A segment of pages at the front of a file.
+fn pages_of(file: u32) -> Segment {
+    let values = Extent { offset: 0, bytes: 0 };
+    let encoding = Encoding::Pages { block_bytes: BLOCK as u32 };
+    let column = ColumnExtents { encoding, values, ..ColumnExtents::constant(None) };
+    Segment { file, batch: 0, first_row: 0, rows: 0, columns: vec![column] }
 }
 
 /// Of no columns nothing fills a cache: rows are counted.
@@ -198,9 +208,10 @@ fn rows_without_columns_come_in_batches_too() {
     let blocks = blocks(folder.path());
     let stream = Ready(std::iter::empty());
     let table = HeapTable::new("t", vec![blocks], Arc::new(Owner::default()), stream).unwrap();
-    let mut decoder = Arc::new(table).page_decoder(&[]).unwrap().unwrap();
-    let mut pages = Pages { file: 0, offset: 0, bytes: &page.repeat(400) };
-    let batch = decoder.next_batch(&mut pages).unwrap().unwrap();
+    let mut decoder = Arc::new(table).segment_decoder(&[]).unwrap().unwrap();
+    let (pages, bytes) = (pages_of(0), page.repeat(400));
+    let mut encoded = Encoded { segment: &pages, buffers: &[&bytes], taken: 0 };
+    let batch = decoder.next_batch(&mut encoded).unwrap().unwrap();
     assert_eq!((batch.num_rows(), batch.num_columns()), (65_600, 0));
 }
 

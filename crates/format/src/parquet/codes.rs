@@ -1,0 +1,213 @@
+//! Texts as codes of a dictionary of the whole table.
+//!
+//! A column whose pages hold codes alone has few texts, and the dictionary of each of its column chunks lies at the front
+//! of it. They are read when a table is opened: pipelines then compare and group codes. A file that has other pages than
+//! it says is read all the same, text by text.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, DictionaryArray, StringArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{ArrowError, DataType};
+use headrace_io::ReadAt;
+use parquet::basic::Encoding;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+
+use super::codec::Codec;
+use super::column::Values;
+use super::fixed::{Fixed, Stored};
+use super::header::{PageHeader, PageKind};
+use super::texts::Texts;
+use super::{Bad, encodings};
+
+/// Bytes of the dictionary of a column chunk at most, as it lies in the file.
+const DICTIONARY_BYTES_MAX: u64 = 64 << 10;
+/// The same when it is decompressed.
+const PLAIN_BYTES_MAX: usize = 1 << 20;
+/// Column chunks of a file at most whose dictionaries are read before the first row.
+const CHUNKS_MAX: usize = 4096;
+/// Texts of a table at most.
+const TEXTS_MAX: usize = 1 << 16;
+
+/// The texts of columns of a file, as far as somebody asked for them. Whoever keeps a file's metadata keeps them with it.
+#[derive(Debug, Default)]
+pub struct KnownTexts(Mutex<HashMap<usize, Option<Texted>>>);
+
+type Texted = Arc<BTreeSet<String>>;
+
+impl KnownTexts {
+    /// All texts of a column; `None`: there may be more than its dictionaries have, or too many.
+    pub(super) fn of(
+        &self,
+        file: &dyn ReadAt,
+        metadata: &ParquetMetaData,
+        leaf: usize,
+    ) -> Option<Texted> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.entry(leaf).or_insert_with(|| texts_of(file, metadata, leaf).map(Arc::new)).clone()
+    }
+}
+
+fn texts_of(
+    file: &dyn ReadAt,
+    metadata: &ParquetMetaData,
+    leaf: usize,
+) -> Option<BTreeSet<String>> {
+    let chunks: Vec<_> = metadata.row_groups().iter().map(|group| group.column(leaf)).collect();
+    let places: Option<Vec<_>> = chunks.iter().map(|chunk| dictionary_bytes(chunk)).collect();
+    let places = places.filter(|places| places.len() <= CHUNKS_MAX)?;
+    let mut all = BTreeSet::new();
+    for (chunk, (from, bytes)) in chunks.into_iter().zip(places) {
+        let mut page = vec![0; bytes];
+        file.read_exact_at(from, &mut page).ok()?;
+        // What is wrong with a dictionary is told when the column is read.
+        let texts = dictionary(chunk, &page).ok()?;
+        for text in texts.known() {
+            let text = std::str::from_utf8(text).ok()?;
+            if !all.contains(text) {
+                all.insert(text.to_string());
+            }
+        }
+        if all.len() > TEXTS_MAX {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+/// Where the dictionary of a column chunk lies, if it is small and all of the pages are said to hold codes.
+fn dictionary_bytes(chunk: &ColumnChunkMetaData) -> Option<(u64, usize)> {
+    let mut encodings = chunk.encodings();
+    let are_codes = match chunk.page_encoding_stats_mask() {
+        Some(mask) => {
+            mask.is_only(Encoding::PLAIN_DICTIONARY) || mask.is_only(Encoding::RLE_DICTIONARY)
+        }
+        // The dictionary itself may be what is plain.
+        None => !encodings.any(|it| {
+            !matches!(it, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY | Encoding::RLE)
+        }),
+    };
+    let from = u64::try_from(chunk.dictionary_page_offset()?).ok()?;
+    let bytes = u64::try_from(chunk.data_page_offset()).ok()?.checked_sub(from)?;
+    let is_small = (1..=DICTIONARY_BYTES_MAX).contains(&bytes);
+    (are_codes && is_small).then_some((from, bytes as usize))
+}
+
+fn dictionary(chunk: &ColumnChunkMetaData, page: &[u8]) -> Result<Texts, Bad> {
+    let header = PageHeader::read(page)?;
+    let is_dictionary = matches!(
+        header.kind,
+        PageKind::Dictionary { encoding: encodings::PLAIN | encodings::PLAIN_DICTIONARY }
+    );
+    let stored = page.get(header.header_bytes..).and_then(|rest| rest.get(..header.stored_bytes));
+    let (Some(stored), true) = (stored, is_dictionary && header.plain_bytes <= PLAIN_BYTES_MAX)
+    else {
+        return Err(Bad::new("no small dictionary"));
+    };
+    let mut plain = vec![0; header.plain_bytes];
+    Codec::new(chunk.compression())?.decompress(stored, &mut plain)?;
+    let mut texts = Texts::new(true);
+    texts.set_dictionary(&plain, header.values)?;
+    Ok(texts)
+}
+
+/// The texts of a column of a table, sorted, and the code of each.
+#[derive(Debug)]
+pub(super) struct Dictionary {
+    pub values: Arc<StringArray>,
+    codes: HashMap<Vec<u8>, i32>,
+}
+
+impl Dictionary {
+    pub fn new(texts: impl Iterator<Item = Texted>) -> Option<Self> {
+        let all: BTreeSet<String> =
+            texts.flat_map(|texts| Vec::from_iter(texts.iter().cloned())).collect();
+        if all.len() > TEXTS_MAX {
+            return None;
+        }
+        let values = Arc::new(StringArray::from_iter_values(&all));
+        let codes = all.into_iter().map(String::into_bytes).zip(0..).collect();
+        Some(Self { values, codes })
+    }
+
+    fn code(&self, text: &[u8]) -> Result<i32, Bad> {
+        let missing = || {
+            Bad::new(format!("{:?} is in none of the dictionaries", String::from_utf8_lossy(text)))
+        };
+        self.codes.get(text).copied().ok_or_else(missing)
+    }
+}
+
+/// A column of codes.
+pub(super) struct Codes {
+    dictionary: Arc<Dictionary>,
+    codes: Fixed<i32>,
+    texts: Texts,
+    /// Whether the page is none of codes.
+    is_plain: bool,
+}
+
+impl Codes {
+    pub fn new(dictionary: Arc<Dictionary>) -> Self {
+        let codes = Fixed::new(Stored::Four, DataType::Int32);
+        Self { dictionary, codes, texts: Texts::new(true), is_plain: false }
+    }
+}
+
+impl Values for Codes {
+    fn set_dictionary(&mut self, page: &[u8], values: usize) -> Result<(), Bad> {
+        self.texts.set_dictionary(page, values)?;
+        let codes = self.texts.known().map(|text| self.dictionary.code(text));
+        let codes = codes.collect::<Result<Vec<_>, Bad>>()?;
+        self.codes.set_values(codes);
+        Ok(())
+    }
+
+    fn begin_page(
+        &mut self,
+        encoding: i32,
+        page: &[u8],
+        at: usize,
+        values: usize,
+    ) -> Result<(), Bad> {
+        self.is_plain =
+            !matches!(encoding, encodings::PLAIN_DICTIONARY | encodings::RLE_DICTIONARY);
+        match self.is_plain {
+            true => self.texts.begin_page(encoding, page, at, values),
+            false => self.codes.begin_page(encoding, page, at, values),
+        }
+    }
+
+    fn append(&mut self, page: &[u8], count: usize) -> Result<(), Bad> {
+        if !self.is_plain {
+            return self.codes.append(page, count);
+        }
+        self.texts.append(page, count)?;
+        for text in self.texts.appended() {
+            self.codes.push(self.dictionary.code(text)?);
+        }
+        self.texts.clear();
+        Ok(())
+    }
+
+    fn append_nulls(&mut self, count: usize) {
+        self.codes.append_nulls(count);
+    }
+
+    fn spread(&mut self, levels: &[u32], there: usize) {
+        self.codes.spread(levels, there);
+    }
+
+    fn clear(&mut self) {
+        self.codes.clear();
+    }
+
+    fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
+        let codes = self.codes.finish(nulls)?;
+        let values = Arc::clone(&self.dictionary.values);
+        let keys = codes.to_data().into();
+        Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(keys, values)?))
+    }
+}

@@ -1,0 +1,321 @@
+//! The rows of one column of a segment: its pages one after the other, NULLs among their values.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
+use arrow_schema::ArrowError;
+
+use super::codec::Codec;
+use super::codes::Dictionary;
+use super::header::{PageHeader, PageKind};
+use super::runs::{Piece, Runs};
+use super::target::Target;
+use super::{Bad, encodings};
+
+/// What makes an array of the values of pages.
+pub(super) trait Values: Send {
+    /// From here on codes are of this dictionary.
+    fn set_dictionary(&mut self, page: &[u8], values: usize) -> Result<(), Bad>;
+
+    /// A page whose values, at most so many, begin at a byte.
+    fn begin_page(
+        &mut self,
+        encoding: i32,
+        page: &[u8],
+        at: usize,
+        values: usize,
+    ) -> Result<(), Bad>;
+
+    /// Appends the next values of the page.
+    fn append(&mut self, page: &[u8], count: usize) -> Result<(), Bad>;
+
+    fn append_nulls(&mut self, count: usize);
+
+    /// Moves the last `there` values to the rows whose level is 1, which all end at the last of the levels.
+    fn spread(&mut self, levels: &[u32], there: usize);
+
+    fn clear(&mut self);
+
+    /// The array of all that was appended since the last one.
+    fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError>;
+}
+
+/// Where the bytes of a page are.
+enum Body {
+    Input(Range<usize>),
+    /// In the reader's own buffer, from its front on.
+    Own(usize),
+}
+
+/// The levels of a page that may have NULLs.
+struct Levels {
+    runs: Runs,
+    /// Levels of the deprecated kind, as runs; empty: they lie in the page.
+    own: Vec<u8>,
+}
+
+/// Reads the rows of a column.
+pub(super) struct ColumnReader {
+    target: Target,
+    values: Box<dyn Values>,
+    codec: Codec,
+    may_have_nulls: bool,
+    /// The next page.
+    at: usize,
+    /// Rows that are left of the current page.
+    page_rows: usize,
+    body: Body,
+    own: Vec<u8>,
+    levels: Option<Levels>,
+    /// Rows to skip.
+    skip: usize,
+    validity: BooleanBufferBuilder,
+    has_nulls: bool,
+}
+
+impl ColumnReader {
+    pub fn new(target: &Target, dictionary: Option<&Arc<Dictionary>>) -> Self {
+        Self {
+            values: target.values(dictionary),
+            target: target.clone(),
+            codec: Codec::Plain,
+            may_have_nulls: false,
+            at: 0,
+            page_rows: 0,
+            body: Body::Own(0),
+            own: Vec::new(),
+            levels: None,
+            skip: 0,
+            validity: BooleanBufferBuilder::new(0),
+            has_nulls: false,
+        }
+    }
+
+    /// Begins with a column chunk, at one of its rows.
+    pub fn begin(&mut self, codec: Codec, may_have_nulls: bool, first_row: usize) {
+        (self.codec, self.may_have_nulls) = (codec, may_have_nulls);
+        (self.at, self.page_rows, self.skip) = (0, 0, first_row);
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        self.values.clear();
+        self.validity.truncate(0);
+        self.has_nulls = false;
+    }
+
+    /// What it makes of values.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The byte of the chunk behind the last page that was begun.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The next rows of the chunk, whose bytes are given.
+    pub fn read(&mut self, input: &[u8], rows: usize) -> Result<(), Bad> {
+        while self.skip > 0 {
+            if self.page_rows == 0 {
+                self.next_page(input)?;
+            }
+            let rows = self.skip.min(self.page_rows);
+            self.take(input, rows)?;
+            self.skip -= rows;
+            self.clear();
+        }
+        let mut left = rows;
+        while left > 0 {
+            if self.page_rows == 0 {
+                self.next_page(input)?;
+            }
+            let rows = left.min(self.page_rows);
+            self.take(input, rows)?;
+            left -= rows;
+        }
+        Ok(())
+    }
+
+    /// The array of the rows that were read.
+    pub fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        let validity = self.validity.finish();
+        let nulls = self.has_nulls.then(|| NullBuffer::new(validity));
+        self.has_nulls = false;
+        self.values.finish(nulls)
+    }
+
+    /// Begins the next page that has rows which are not all skipped.
+    fn next_page(&mut self, input: &[u8]) -> Result<(), Bad> {
+        while self.page_rows == 0 {
+            let rest = input.get(self.at..).filter(|rest| !rest.is_empty());
+            let rest =
+                rest.ok_or_else(|| Bad::new("the pages have fewer rows than their row group"))?;
+            let header = PageHeader::read(rest)?;
+            let from = self.at + header.header_bytes;
+            let stored = from..from + header.stored_bytes;
+            if stored.end > input.len() {
+                return Err(Bad::new(format!(
+                    "a page of {} bytes is cut off",
+                    header.stored_bytes
+                )));
+            }
+            self.at = stored.end;
+            match header.kind {
+                PageKind::Other => {}
+                PageKind::Dictionary { encoding } => {
+                    if !matches!(encoding, encodings::PLAIN | encodings::PLAIN_DICTIONARY) {
+                        return Err(Bad::encoding(encoding));
+                    }
+                    self.load(input, stored, header.plain_bytes, 0)?;
+                    self.values
+                        .set_dictionary(page(&self.body, &self.own, input), header.values)?;
+                }
+                PageKind::Data { .. } | PageKind::DataV2 { .. } if header.values <= self.skip => {
+                    self.skip -= header.values;
+                }
+                PageKind::Data { encoding, level_encoding } => {
+                    self.load(input, stored, header.plain_bytes, 0)?;
+                    self.begin_page(input, header.values, encoding, level_encoding)?;
+                }
+                PageKind::DataV2 { encoding, has_nulls, level_bytes, is_compressed } => {
+                    let plain = if is_compressed { level_bytes } else { stored.len() };
+                    self.load(input, stored, header.plain_bytes, plain)?;
+                    let page = page(&self.body, &self.own, input);
+                    if level_bytes > page.len() {
+                        return Err(Bad::new("the levels of a page are cut off"));
+                    }
+                    self.levels = match self.may_have_nulls && has_nulls {
+                        true => Some(Levels { runs: Runs::new(0, 1)?, own: Vec::new() }),
+                        false => None,
+                    };
+                    self.values.begin_page(encoding, page, level_bytes, header.values)?;
+                    self.page_rows = header.values;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of a page, of which the first `plain` are not compressed.
+    fn load(
+        &mut self,
+        input: &[u8],
+        stored: Range<usize>,
+        size: usize,
+        plain: usize,
+    ) -> Result<(), Bad> {
+        if matches!(self.codec, Codec::Plain) || plain == stored.len() {
+            self.body = Body::Input(stored);
+            return Ok(());
+        }
+        let stored = &input[stored];
+        let (Some((levels, stored)), true) = (stored.split_at_checked(plain), plain <= size) else {
+            return Err(Bad::new("the levels of a page are cut off"));
+        };
+        if self.own.len() < size {
+            let more = size - self.own.len();
+            let refused = |cause| Bad::new(format!("a page of {size} bytes: {cause}"));
+            self.own.try_reserve(more).map_err(refused)?;
+            self.own.resize(size, 0);
+        }
+        let (own_levels, own) = self.own[..size].split_at_mut(plain);
+        own_levels.copy_from_slice(levels);
+        self.codec.decompress(stored, own)?;
+        self.body = Body::Own(size);
+        Ok(())
+    }
+
+    fn begin_page(
+        &mut self,
+        input: &[u8],
+        rows: usize,
+        encoding: i32,
+        level_encoding: i32,
+    ) -> Result<(), Bad> {
+        let page = page(&self.body, &self.own, input);
+        let cut = || Bad::new("the levels of a page are cut off");
+        let (levels, at) = match (self.may_have_nulls, level_encoding) {
+            (false, _) => (None, 0),
+            (true, encodings::RLE) => {
+                let bytes = u32::from_le_bytes(*page.first_chunk().ok_or_else(cut)?);
+                (Some(Levels { runs: Runs::new(4, 1)?, own: Vec::new() }), 4 + bytes as usize)
+            }
+            (true, encodings::BIT_PACKED) => {
+                let bytes = rows.div_ceil(8);
+                let own = packed_run(page.get(..bytes).ok_or_else(cut)?);
+                (Some(Levels { runs: Runs::new(0, 1)?, own }), bytes)
+            }
+            (true, other) => return Err(Bad::encoding(other)),
+        };
+        if at > page.len() {
+            return Err(cut());
+        }
+        self.levels = levels;
+        self.values.begin_page(encoding, page, at, rows)?;
+        self.page_rows = rows;
+        Ok(())
+    }
+
+    /// Appends rows of the current page, which has as many.
+    fn take(&mut self, input: &[u8], rows: usize) -> Result<(), Bad> {
+        let page = page(&self.body, &self.own, input);
+        self.page_rows -= rows;
+        let Some(Levels { runs, own }) = &mut self.levels else {
+            self.validity.append_n(rows, true);
+            return self.values.append(page, rows);
+        };
+        let levels = if own.is_empty() { page } else { own };
+        let mut left = rows;
+        while left > 0 {
+            left -= match runs.next(levels, left)? {
+                Piece::Same(1, count) => {
+                    self.validity.append_n(count, true);
+                    self.values.append(page, count)?;
+                    count
+                }
+                Piece::Same(_, count) => {
+                    self.validity.append_n(count, false);
+                    self.has_nulls = true;
+                    self.values.append_nulls(count);
+                    count
+                }
+                Piece::Each(levels) => {
+                    let there = levels.iter().filter(|&&level| level == 1).count();
+                    self.values.append(page, there)?;
+                    if there == levels.len() {
+                        self.validity.append_n(there, true);
+                    } else {
+                        self.has_nulls = true;
+                        self.values.spread(levels, there);
+                        levels.iter().for_each(|&level| self.validity.append(level == 1));
+                    }
+                    levels.len()
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+fn page<'a>(body: &Body, own: &'a [u8], input: &'a [u8]) -> &'a [u8] {
+    match body {
+        Body::Input(range) => &input[range.clone()],
+        Body::Own(size) => &own[..*size],
+    }
+}
+
+/// Levels of one bit from the highest bit of a byte down, as a run from the lowest up.
+fn packed_run(levels: &[u8]) -> Vec<u8> {
+    let mut run = Vec::with_capacity(levels.len() + 5);
+    let mut header = (levels.len() as u64) << 1 | 1;
+    while header >= 0x80 {
+        run.push(header as u8 | 0x80);
+        header >>= 7;
+    }
+    run.push(header as u8);
+    run.extend(levels.iter().map(|byte| byte.reverse_bits()));
+    run
+}

@@ -1,0 +1,302 @@
+//! Values of one width each.
+
+use std::fmt;
+
+use arrow_array::{ArrayRef, BooleanArray, make_array};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType};
+
+use super::runs::{Piece, Runs};
+use super::{Bad, deltas, encodings};
+
+/// How a value lies in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    Bit,
+    Four,
+    Eight,
+    /// Signed, the first byte the highest: decimals.
+    BigEndian(usize),
+}
+
+impl Stored {
+    /// Bytes of a value; none for bits.
+    fn bytes(self) -> usize {
+        match self {
+            Self::Bit => 0,
+            Self::Four => 4,
+            Self::Eight => 8,
+            Self::BigEndian(bytes) => bytes,
+        }
+    }
+}
+
+/// A value as a batch has it: the bits of all types of its width.
+pub(super) trait Value: ArrowNativeType + fmt::Debug {
+    fn of(value: i64) -> Self;
+    fn of_wide(value: i128) -> Self;
+}
+
+macro_rules! value_of {
+    ($($native:ty)*) => {$(
+        impl Value for $native {
+            fn of(value: i64) -> Self {
+                value as Self
+            }
+
+            fn of_wide(value: i128) -> Self {
+                value as Self
+            }
+        }
+    )*};
+}
+
+value_of!(i8 i16 i32 i64 i128);
+
+/// How the values of the current page lie.
+enum Coding {
+    Plain {
+        at: usize,
+    },
+    /// One bit each, from a bit of the page on.
+    Bits {
+        at: usize,
+    },
+    /// Codes of the dictionary.
+    Codes(Runs),
+    /// The values themselves.
+    Numbers(Runs),
+    /// Decoded when the page was begun.
+    Ready {
+        values: Vec<i64>,
+        at: usize,
+    },
+    /// As plain ones, which were made of others when the page was begun.
+    Made {
+        values: Vec<u8>,
+        at: usize,
+    },
+    /// All first bytes of values, then all second ones.
+    Split {
+        at: usize,
+        values: usize,
+        next: usize,
+    },
+}
+
+/// A column of such values.
+pub(super) struct Fixed<T> {
+    stored: Stored,
+    data_type: DataType,
+    dictionary: Vec<T>,
+    coding: Coding,
+    out: Vec<T>,
+}
+
+impl<T: Value> Fixed<T> {
+    pub fn new(stored: Stored, data_type: DataType) -> Self {
+        let coding = Coding::Plain { at: 0 };
+        Self { stored, data_type, dictionary: Vec::new(), coding, out: Vec::new() }
+    }
+
+    /// Codes from here on are of these values.
+    pub fn set_values(&mut self, values: impl IntoIterator<Item = T>) {
+        self.dictionary.clear();
+        self.dictionary.extend(values);
+    }
+
+    /// Appends a value that is there already.
+    pub fn push(&mut self, value: T) {
+        self.out.push(value);
+    }
+
+    fn append_plain(stored: Stored, bytes: &[u8], out: &mut Vec<T>) {
+        match stored {
+            Stored::Bit => {}
+            Stored::Four => {
+                let values = bytes.as_chunks().0.iter();
+                out.extend(values.map(|bytes| T::of(i32::from_le_bytes(*bytes).into())));
+            }
+            Stored::Eight => {
+                let values = bytes.as_chunks().0.iter();
+                out.extend(values.map(|bytes| T::of(i64::from_le_bytes(*bytes))));
+            }
+            Stored::BigEndian(width @ 1..=8) => {
+                out.extend(bytes.chunks_exact(width).map(|bytes| {
+                    let mut high = [0; 8];
+                    high[..width].copy_from_slice(bytes);
+                    T::of(i64::from_be_bytes(high) >> (64 - 8 * width))
+                }))
+            }
+            Stored::BigEndian(width) => out.extend(bytes.chunks_exact(width).map(|bytes| {
+                let mut high = [0; 16];
+                high[..width].copy_from_slice(bytes);
+                T::of_wide(i128::from_be_bytes(high) >> (128 - 8 * width))
+            })),
+        }
+    }
+}
+
+impl<T: Value> super::column::Values for Fixed<T> {
+    fn set_dictionary(&mut self, page: &[u8], values: usize) -> Result<(), Bad> {
+        let bytes = values.checked_mul(self.stored.bytes()).and_then(|size| page.get(..size));
+        let bytes = bytes.filter(|_| self.stored != Stored::Bit);
+        let bytes =
+            bytes.ok_or_else(|| Bad::new(format!("a dictionary of {values} values is cut off")))?;
+        self.dictionary.clear();
+        Self::append_plain(self.stored, bytes, &mut self.dictionary);
+        Ok(())
+    }
+
+    fn begin_page(
+        &mut self,
+        encoding: i32,
+        page: &[u8],
+        at: usize,
+        values: usize,
+    ) -> Result<(), Bad> {
+        self.coding = match (encoding, self.stored) {
+            (encodings::PLAIN, Stored::Bit) => Coding::Bits { at: at * 8 },
+            (encodings::PLAIN, _) => Coding::Plain { at },
+            (encodings::RLE, Stored::Bit) => Coding::Numbers(Runs::new(at + 4, 1)?),
+            (encodings::PLAIN_DICTIONARY | encodings::RLE_DICTIONARY, _) => {
+                Coding::Codes(super::codes(page, at)?)
+            }
+            (encodings::DELTA_BINARY_PACKED, Stored::Four | Stored::Eight) => {
+                let values = deltas::integers(page, &mut { at }, values)?;
+                Coding::Ready { values, at: 0 }
+            }
+            (encodings::DELTA_BYTE_ARRAY, Stored::BigEndian(width)) => {
+                Coding::Made { values: deltas::prefixed(page, at, values, width)?, at: 0 }
+            }
+            (encodings::BYTE_STREAM_SPLIT, Stored::Four | Stored::Eight | Stored::BigEndian(_)) => {
+                let values = (page.len() - at) / self.stored.bytes();
+                Coding::Split { at, values, next: 0 }
+            }
+            _ => return Err(Bad::encoding(encoding)),
+        };
+        Ok(())
+    }
+
+    fn append(&mut self, page: &[u8], count: usize) -> Result<(), Bad> {
+        let cut = || Bad::new("the values of a page are cut off");
+        match &mut self.coding {
+            Coding::Plain { at } => {
+                let to =
+                    count.checked_mul(self.stored.bytes()).and_then(|size| at.checked_add(size));
+                let to = to.ok_or_else(cut)?;
+                Self::append_plain(self.stored, page.get(*at..to).ok_or_else(cut)?, &mut self.out);
+                *at = to;
+            }
+            Coding::Bits { at } => {
+                if *at + count > page.len() * 8 {
+                    return Err(cut());
+                }
+                let bits = (*at..*at + count).map(|bit| page[bit / 8] >> (bit % 8) & 1);
+                self.out.extend(bits.map(|bit| T::of(bit.into())));
+                *at += count;
+            }
+            Coding::Codes(runs) => {
+                let dictionary = self.dictionary.as_slice();
+                let beyond = |code: u32| {
+                    Bad::new(format!("code {code} of a dictionary of {} values", dictionary.len()))
+                };
+                let mut left = count;
+                while left > 0 {
+                    left -= match runs.next(page, left)? {
+                        Piece::Same(code, count) => {
+                            let value =
+                                dictionary.get(code as usize).ok_or_else(|| beyond(code))?;
+                            self.out.extend(std::iter::repeat_n(*value, count));
+                            count
+                        }
+                        Piece::Each(codes) => {
+                            let largest = codes.iter().copied().max().unwrap_or(0);
+                            if largest as usize >= dictionary.len() {
+                                return Err(beyond(largest));
+                            }
+                            self.out.extend(codes.iter().map(|&code| dictionary[code as usize]));
+                            codes.len()
+                        }
+                    };
+                }
+            }
+            Coding::Numbers(runs) => {
+                let mut left = count;
+                while left > 0 {
+                    left -= match runs.next(page, left)? {
+                        Piece::Same(number, count) => {
+                            self.out.extend(std::iter::repeat_n(T::of(number.into()), count));
+                            count
+                        }
+                        Piece::Each(numbers) => {
+                            self.out.extend(numbers.iter().map(|&number| T::of(number.into())));
+                            numbers.len()
+                        }
+                    };
+                }
+            }
+            Coding::Made { values, at } => {
+                let to = *at + count * self.stored.bytes();
+                Self::append_plain(
+                    self.stored,
+                    values.get(*at..to).ok_or_else(cut)?,
+                    &mut self.out,
+                );
+                *at = to;
+            }
+            Coding::Ready { values, at } => {
+                let some = values.get(*at..*at + count).ok_or_else(cut)?;
+                self.out.extend(some.iter().map(|&value| T::of(value)));
+                *at += count;
+            }
+            Coding::Split { at, values, next } => {
+                if *next + count > *values {
+                    return Err(cut());
+                }
+                let width = self.stored.bytes();
+                let mut together = Vec::with_capacity(count * width);
+                for value in *next..*next + count {
+                    together.extend((0..width).map(|byte| page[*at + byte * *values + value]));
+                }
+                Self::append_plain(self.stored, &together, &mut self.out);
+                *next += count;
+            }
+        }
+        Ok(())
+    }
+
+    fn append_nulls(&mut self, count: usize) {
+        self.out.extend(std::iter::repeat_n(T::default(), count));
+    }
+
+    fn spread(&mut self, levels: &[u32], there: usize) {
+        let first = self.out.len() - there;
+        self.append_nulls(levels.len() - there);
+        let rows = &mut self.out[first..];
+        let mut next = there;
+        for (row, _) in levels.iter().enumerate().rev().filter(|(_, level)| **level == 1) {
+            next -= 1;
+            rows[row] = rows[next];
+        }
+    }
+
+    fn clear(&mut self) {
+        self.out.clear();
+    }
+
+    fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
+        let rows = self.out.len();
+        if self.stored == Stored::Bit {
+            let values = BooleanBuffer::collect_bool(rows, |row| self.out[row] != T::default());
+            self.out.clear();
+            return Ok(std::sync::Arc::new(BooleanArray::new(values, nulls)));
+        }
+        let made = Vec::with_capacity(rows);
+        let values = Buffer::from_vec(std::mem::replace(&mut self.out, made));
+        let data =
+            ArrayData::builder(self.data_type.clone()).len(rows).add_buffer(values).nulls(nulls);
+        Ok(make_array(data.build()?))
+    }
+}

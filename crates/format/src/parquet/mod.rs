@@ -1,0 +1,87 @@
+//! Parquet files for pipelines: which bytes hold the needed rows and columns, and how they become columns.
+//!
+//! # The data that flows through
+//!
+//! ```text
+//! metadata, read by others ──► ParquetTable: columns, statistics, row groups
+//!                                   │
+//!    needed columns, bounds ────────┼─feed──► chunks: for each column of a row group the bytes of its pages, which the
+//!                                   │         race reads as they lie; row groups that the bounds rule out are not
+//!                                   │
+//!                                   └─segment_decoder, one a thread:
+//!                                        header ─► codec ─► levels, values ──► batches of a core's cache
+//! ```
+//!
+//! A segment is a range of rows of a row group, and has the whole column chunks: where their pages begin is known only
+//! from the pages before. A row group that several threads share is read by each, which skips the pages of the others
+//! without decompressing them.
+//!
+//! Decimals become as narrow as the file has them, in 4, 8 or 16 bytes; pipelines take all three.
+//!
+//! # What is not read here
+//!
+//! Nested columns, timestamps of 96 bits, floats of 16, decimals and other numbers in texts, pages compressed with
+//! Brotli, LZO or the first LZ4, encrypted files: [`ParquetTable::new`] says so before anything is read, and the
+//! planner's reader takes such files.
+//!
+//! # Trust
+//!
+//! Files come from anywhere. Sizes, counts and codes are checked before they are used; a page that contradicts itself is
+//! a [`FormatError::Corrupt`](crate::FormatError::Corrupt) with the file, the offset and the column.
+//!
+//! The format: <https://parquet.apache.org/docs/file-format/>.
+
+mod codec;
+mod codes;
+mod column;
+mod decoder;
+mod deltas;
+mod feed;
+mod fixed;
+mod header;
+mod runs;
+mod statistics;
+mod table;
+mod target;
+mod texts;
+
+pub use codes::KnownTexts;
+pub use table::{ParquetFile, ParquetTable};
+
+use runs::Runs;
+
+/// What is wrong with a page, for an error that says where.
+#[derive(Debug)]
+struct Bad(String);
+
+impl Bad {
+    fn new(cause: impl Into<String>) -> Self {
+        Self(cause.into())
+    }
+
+    fn encoding(encoding: i32) -> Self {
+        Self(format!("encoding {encoding} is not read for its type"))
+    }
+}
+
+/// Encodings of values and levels by their numbers.
+mod encodings {
+    pub const PLAIN: i32 = 0;
+    pub const PLAIN_DICTIONARY: i32 = 2;
+    pub const RLE: i32 = 3;
+    pub const BIT_PACKED: i32 = 4;
+    pub const DELTA_BINARY_PACKED: i32 = 5;
+    pub const DELTA_LENGTH_BYTE_ARRAY: i32 = 6;
+    pub const DELTA_BYTE_ARRAY: i32 = 7;
+    pub const RLE_DICTIONARY: i32 = 8;
+    pub const BYTE_STREAM_SPLIT: i32 = 9;
+}
+
+/// The codes that begin at a byte, which says how many bits each has.
+fn codes(page: &[u8], at: usize) -> Result<Runs, Bad> {
+    match page.get(at) {
+        Some(&bits) => Runs::new(at + 1, bits.into()),
+        // A page of NULLs alone may have no byte.
+        None => Runs::new(at, 0),
+    }
+}

@@ -1,0 +1,256 @@
+//! A table of Parquet files.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::StringArray;
+use arrow_schema::{DataType, SchemaRef};
+use headrace_io::{FileIdentity, ReadAt, SourceFile};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+
+use super::codec;
+use super::codes::{Dictionary, KnownTexts};
+use super::decoder::Decoder;
+use super::feed::ParquetFeed;
+use super::statistics::{Claims, of_both};
+use super::target::Target;
+use crate::error::{FormatError, Result};
+use crate::feed::Feed;
+use crate::options::{ChunkOptions, ColumnBound};
+use crate::pages::SegmentDecoder;
+use crate::table::{ColumnStats, Table};
+
+/// A file of a table, and where the table's columns are in it.
+#[derive(Clone, Debug)]
+pub struct ParquetFile {
+    /// The file.
+    pub source: Arc<SourceFile>,
+    /// Its metadata, without statistics that prove nothing.
+    pub metadata: Arc<ParquetMetaData>,
+    /// For each column of the table the number of the file's, and its type there.
+    pub columns: Vec<(usize, DataType)>,
+    /// Its texts, as far as they are known.
+    pub texts: Arc<KnownTexts>,
+}
+
+/// A column of a file.
+#[derive(Clone, Debug)]
+pub(super) struct FileColumn {
+    pub leaf: usize,
+    pub target: Target,
+}
+
+/// A file whose columns are read.
+#[derive(Debug)]
+pub(super) struct KnownFile {
+    pub source: Arc<SourceFile>,
+    pub metadata: Arc<ParquetMetaData>,
+    pub columns: Vec<FileColumn>,
+    texts: Arc<KnownTexts>,
+}
+
+impl KnownFile {
+    pub fn group(&self, group: u32) -> &RowGroupMetaData {
+        self.metadata.row_group(group as usize)
+    }
+
+    pub fn chunk(&self, group: u32, column: usize) -> &ColumnChunkMetaData {
+        self.group(group).column(self.columns[column].leaf)
+    }
+
+    pub fn claims(&self, group: u32, column: usize) -> Claims {
+        Claims::of(self.chunk(group, column), &self.columns[column].target)
+    }
+}
+
+/// Columns of Parquet files that are read here.
+#[derive(Debug)]
+pub struct ParquetTable {
+    schema: SchemaRef,
+    pub(super) files: Vec<KnownFile>,
+    rows: u64,
+    columns: Vec<ColumnStats>,
+    dictionaries: Vec<Option<Arc<Dictionary>>>,
+}
+
+/// The bytes of a column chunk.
+pub(super) fn chunk_bytes(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
+    let data = u64::try_from(chunk.data_page_offset()).ok()?;
+    let from = match chunk.dictionary_page_offset() {
+        Some(dictionary) => u64::try_from(dictionary).ok()?.min(data),
+        None => data,
+    };
+    let to = from.checked_add(u64::try_from(chunk.compressed_size()).ok()?)?;
+    Some(from..to)
+}
+
+impl ParquetTable {
+    /// A table of columns, in the types that pipelines have of them.
+    ///
+    /// # Errors
+    /// What of it is not read here, and why.
+    pub fn new(schema: SchemaRef, files: Vec<ParquetFile>) -> std::result::Result<Self, String> {
+        let files = files.into_iter().map(|file| known(&schema, file));
+        let files = files.collect::<std::result::Result<Vec<_>, _>>()?;
+        let groups = || {
+            files.iter().flat_map(|file| {
+                (0..).zip(file.metadata.row_groups()).map(move |(g, it)| (file, g, it))
+            })
+        };
+        let rows = groups().map(|(_, _, group)| group.num_rows().max(0) as u64).sum();
+        let stats = |column: usize| {
+            let claims =
+                groups().map(|(file, group, _)| file.claims(group, column)).reduce(of_both);
+            let claims = claims.unwrap_or_default();
+            let bytes = groups()
+                .map(|(file, group, _)| file.chunk(group, column).uncompressed_size() as u64);
+            ColumnStats {
+                min: claims.min,
+                max: claims.max,
+                null_count: claims.nulls,
+                bytes: bytes.sum(),
+            }
+        };
+        let columns = (0..schema.fields().len()).map(stats).collect();
+        let dictionaries = (0..schema.fields().len()).map(|column| dictionary(&files, column));
+        let dictionaries = dictionaries.collect();
+        Ok(Self { schema, rows, columns, dictionaries, files })
+    }
+
+    /// Bytes of the largest row group's columns, as the files have them: of a chunk.
+    pub fn group_bytes_max(&self, columns: &[usize]) -> u64 {
+        let of = |file: &KnownFile, group| {
+            let bytes =
+                columns.iter().map(|&column| file.chunk(group, column).compressed_size() as u64);
+            bytes.sum::<u64>()
+        };
+        let groups = self.files.iter().flat_map(|file| {
+            (0..file.metadata.num_row_groups() as u32).map(move |group| of(file, group))
+        });
+        groups.max().unwrap_or(0)
+    }
+
+    /// The dictionary of a column of codes.
+    pub(super) fn texts_of(&self, column: usize) -> Option<&Arc<Dictionary>> {
+        self.dictionaries.get(column)?.as_ref()
+    }
+
+    /// The name of a column.
+    pub(super) fn name_of(&self, column: usize) -> &str {
+        self.schema.field(column).name()
+    }
+
+    fn check_numbers(&self, columns: &[usize]) -> Result<()> {
+        match columns.iter().find(|&&column| column >= self.columns.len()) {
+            Some(column) => Err(FormatError::Argument(format!("column {column} does not exist"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All texts of a column, if the files' dictionaries have them.
+fn dictionary(files: &[KnownFile], column: usize) -> Option<Arc<Dictionary>> {
+    let texts = |file: &KnownFile| {
+        let FileColumn { leaf, target } = &file.columns[column];
+        target.is_text().then(|| file.texts.of(&*file.source, &file.metadata, *leaf))?
+    };
+    let texts = files.iter().map(texts).collect::<Option<Vec<_>>>()?;
+    Dictionary::new(texts.into_iter()).map(Arc::new)
+}
+
+fn known(schema: &SchemaRef, file: ParquetFile) -> std::result::Result<KnownFile, String> {
+    let ParquetFile { source, metadata, columns, texts } = file;
+    let leaves = metadata.file_metadata().schema_descr().columns();
+    let mut made = Vec::with_capacity(columns.len());
+    for (field, (leaf, own)) in schema.fields().iter().zip(columns) {
+        let refused = |why| format!("column {}: {why}", field.name());
+        let column =
+            leaves.get(leaf).ok_or_else(|| refused("it is not in all files".to_string()))?;
+        let target = Target::of(column, &own, field.data_type()).map_err(refused)?;
+        for group in metadata.row_groups() {
+            check(group, leaf, source.size_bytes()).map_err(refused)?;
+        }
+        made.push(FileColumn { leaf, target });
+    }
+    Ok(KnownFile { source, metadata, columns: made, texts })
+}
+
+/// Whether a column chunk is one that is read here.
+fn check(
+    group: &RowGroupMetaData,
+    leaf: usize,
+    file_bytes: u64,
+) -> std::result::Result<(), String> {
+    let Some(chunk) = group.columns().get(leaf) else {
+        return Err("a row group does not have it".to_string());
+    };
+    let rows = group.num_rows();
+    if u32::try_from(rows).is_err() || rows > i32::MAX.into() || chunk.num_values() != rows {
+        return Err(format!("a row group of {rows} rows has {} of its values", chunk.num_values()));
+    }
+    if chunk.file_path().is_some() {
+        return Err("it lies in another file".to_string());
+    }
+    if !codec::is_read(chunk.compression()) {
+        return Err(format!("compression {} is not read", chunk.compression()));
+    }
+    let size = u64::try_from(chunk.uncompressed_size()).ok();
+    match chunk_bytes(chunk).zip(size) {
+        Some((bytes, _)) if bytes.end <= file_bytes => Ok(()),
+        _ => Err("its bytes are not all in the file".to_string()),
+    }
+}
+
+impl Table for ParquetTable {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn rows(&self) -> Option<u64> {
+        Some(self.rows)
+    }
+
+    fn column_stats(&self, column: usize) -> ColumnStats {
+        self.columns.get(column).copied().unwrap_or_default()
+    }
+
+    fn column_support(&self, column: usize) -> std::result::Result<(), String> {
+        self.check_numbers(&[column]).map_err(|error| error.to_string())
+    }
+
+    fn dictionary(&self, column: usize) -> Option<&Arc<StringArray>> {
+        Some(&self.texts_of(column)?.values)
+    }
+
+    fn feed(
+        self: Arc<Self>,
+        columns: &[usize],
+        conditions: &[ColumnBound],
+        options: ChunkOptions,
+    ) -> Result<Box<dyn Feed>> {
+        self.check_numbers(columns)?;
+        options.check()?;
+        Ok(Box::new(ParquetFeed::new(self, columns, conditions, options)))
+    }
+
+    fn segment_decoder(
+        self: Arc<Self>,
+        columns: &[usize],
+    ) -> Result<Option<Box<dyn SegmentDecoder>>> {
+        self.check_numbers(columns)?;
+        Ok(Some(Box::new(Decoder::new(self, columns))))
+    }
+
+    fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    fn file_path(&self, file: usize) -> Option<&Path> {
+        self.files.get(file).map(|file| file.source.path())
+    }
+
+    fn file_identity(&self, file: usize) -> FileIdentity {
+        self.files[file].source.identity()
+    }
+}
