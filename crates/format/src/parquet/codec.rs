@@ -43,8 +43,9 @@ impl Codec {
         let wanted = out.len();
         let made = match self {
             Self::Plain => {
-                let bytes = stored.get(..wanted).filter(|_| stored.len() == wanted);
-                bytes.map(|bytes| out.copy_from_slice(bytes));
+                if stored.len() == wanted {
+                    out.copy_from_slice(stored);
+                }
                 Ok(stored.len())
             }
             Self::Snappy(decoder) => decoder.decompress(stored, out).map_err(|e| e.to_string()),

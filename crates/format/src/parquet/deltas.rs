@@ -20,7 +20,9 @@ pub(super) fn integers(bytes: &[u8], at: &mut usize, most: usize) -> Result<Vec<
     {
         return Err(Bad::new(format!("differences in blocks of {block} values in {parts} parts")));
     }
-    let mut values = Vec::with_capacity(count);
+    let mut values = Vec::new();
+    let refused = |cause| Bad::new(format!("{count} differences: {cause}"));
+    values.try_reserve_exact(count).map_err(refused)?;
     if count > 0 {
         values.push(first);
     }
@@ -64,7 +66,7 @@ pub(super) fn prefixed(page: &[u8], at: usize, most: usize, width: usize) -> Res
     let mut at = at;
     let prefixes = lengths(page, &mut at, most)?;
     let rests = lengths(page, &mut at, most)?;
-    let mut values: Vec<u8> = Vec::with_capacity(prefixes.len() * width);
+    let mut values: Vec<u8> = Vec::new();
     for (prefix, rest) in prefixes.into_iter().zip(rests) {
         let (prefix, rest) = (prefix as usize, rest as usize);
         let before = values.len().saturating_sub(width);

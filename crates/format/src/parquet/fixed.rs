@@ -54,6 +54,36 @@ macro_rules! value_of {
 
 value_of!(i8 i16 i32 i64 i128);
 
+/// Decimals of a width that the compiler knows: it then loads each at once.
+fn big_endian<T: Value, const WIDTH: usize>(bytes: &[u8], out: &mut Vec<T>) {
+    let values = bytes.as_chunks::<WIDTH>().0.iter();
+    if WIDTH <= 8 {
+        out.extend(values.map(|bytes| {
+            let mut high = [0; 8];
+            high[..WIDTH].copy_from_slice(bytes);
+            T::of(i64::from_be_bytes(high) >> (64 - 8 * WIDTH))
+        }));
+    } else {
+        out.extend(values.map(|bytes| {
+            let mut high = [0; 16];
+            high[..WIDTH].copy_from_slice(bytes);
+            T::of_wide(i128::from_be_bytes(high) >> (128 - 8 * WIDTH))
+        }));
+    }
+}
+
+macro_rules! big_endian_of {
+    ($width:expr, $bytes:expr, $out:expr, $($known:literal)*) => {
+        match $width {
+            $($known => big_endian::<T, $known>($bytes, $out),)*
+            _ => {}
+        }
+    };
+    ($width:expr, $bytes:expr, $out:expr) => {
+        big_endian_of!($width, $bytes, $out, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
+    };
+}
+
 /// How the values of the current page lie.
 enum Coding {
     Plain {
@@ -122,18 +152,7 @@ impl<T: Value> Fixed<T> {
                 let values = bytes.as_chunks().0.iter();
                 out.extend(values.map(|bytes| T::of(i64::from_le_bytes(*bytes))));
             }
-            Stored::BigEndian(width @ 1..=8) => {
-                out.extend(bytes.chunks_exact(width).map(|bytes| {
-                    let mut high = [0; 8];
-                    high[..width].copy_from_slice(bytes);
-                    T::of(i64::from_be_bytes(high) >> (64 - 8 * width))
-                }))
-            }
-            Stored::BigEndian(width) => out.extend(bytes.chunks_exact(width).map(|bytes| {
-                let mut high = [0; 16];
-                high[..width].copy_from_slice(bytes);
-                T::of_wide(i128::from_be_bytes(high) >> (128 - 8 * width))
-            })),
+            Stored::BigEndian(width) => big_endian_of!(width, bytes, out),
         }
     }
 }

@@ -149,11 +149,14 @@ pub(super) fn unpack_group(bits: u32, packed: &[u8]) -> [u32; GROUP] {
     out
 }
 
+type Unpack = fn(&[u8], &mut [u32]);
+
 macro_rules! unpack_of {
     ($($bits:literal)*) => { [$(unpack::<$bits>),*] };
 }
 
-static UNPACK: [fn(&[u8], &mut [u32]); 33] = unpack_of!(
+/// By the number of bits.
+static UNPACK: [Unpack; 33] = unpack_of!(
     0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
 );
 

@@ -78,7 +78,7 @@ fn batch(rows: usize, shape: Shape, numbers: &mut Numbers) -> RecordBatch {
     add!("i8", Int8Array, |n| spread(n) as i8);
     add!("i16", Int16Array, |n| spread(n) as i16);
     add!("i32", Int32Array, |n| spread(n) as i32);
-    add!("i64", Int64Array, |n| spread(n));
+    add!("i64", Int64Array, spread);
     add!("u8", UInt8Array, |n| spread(n) as u8);
     add!("u16", UInt16Array, |n| spread(n) as u16);
     add!("u32", UInt32Array, |n| spread(n) as u32);
