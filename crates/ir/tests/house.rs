@@ -54,6 +54,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("io-uring", &["io"]),
     ("arrow-ipc", &["format", "spill", "service", "cli"]),
     ("object_store", &["engine"]),
+    ("parquet", &["format"]),
     ("pgrx", &["postgres"]),
 ];
 

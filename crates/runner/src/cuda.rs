@@ -10,18 +10,20 @@ use headrace_cuda::{
 use headrace_flow::{AccessPath, RaceOptions, RaceReport};
 use headrace_format::ChunkOptions;
 use headrace_io::EXTENT_ALIGN_BYTES;
+use headrace_ir::Pipeline;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::state::{Output, finish_dense};
 use headrace_pipeline::{Bound, ExecError, WhyNot};
 
 use crate::chunks::{self, Planned};
-use crate::decoded::decoded;
+use crate::decoded::{How, batches_of};
 use crate::error::RunError;
 use crate::pages::TablePages;
 use crate::prepared::Prepared;
 use crate::segments::Segments;
 use crate::settings::Devices;
+use crate::table::StreamTable;
 use crate::task::{Done, Scope, Task};
 
 /// Rows of a segment at most, where memory allows. Only rows decide where a record batch is split,
@@ -69,6 +71,27 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
         }
         None => run_planned(task),
     }
+}
+
+/// A task's table as batches of the columns that it reads, with the pipeline over these; `None`: a device takes the
+/// table's segments as they are.
+fn decoded(task: &Task<'_>) -> Result<Option<(StreamTable, Pipeline)>, RunError> {
+    let (table, ordinals) = (task.table.source(), &task.pipeline.source.ordinals);
+    if Arc::clone(table).page_source(ordinals)?.is_some() {
+        return Ok(None);
+    }
+    let how = How {
+        threads: task.threads.max(1),
+        options: task.runner.race_options(task.settings, table.policy()),
+        token: task.token.clone(),
+    };
+    let batches = batches_of(task.table, ordinals, &chunks::conditions(task), how)?;
+    let over = |batches| {
+        let mut pipeline = task.pipeline.clone();
+        pipeline.source.ordinals = (0..ordinals.len()).collect();
+        (StreamTable::new(task.table.name(), Arc::new(batches)), pipeline)
+    };
+    Ok(batches.map(over))
 }
 
 /// Runs what an earlier query left ready, if its columns are still on the GPUs.

@@ -9,61 +9,62 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use headrace_flow::{BoxError, CancelToken, HostConsumer, Race, RaceOptions, Verdict};
 use headrace_format::batches::{
     BatchReceiver, BatchSender, BatchStream, BatchTable, ProducerError, batch_channel,
 };
-use headrace_format::{ChunkOptions, Encoded, Feed, FormatError, SegmentDecoder};
+use headrace_format::{ChunkOptions, ColumnBound, Encoded, Feed, SegmentDecoder};
 use headrace_io::{ChunkFeed, FedChunk};
-use headrace_ir::{Chunk, Pipeline};
+use headrace_ir::Chunk;
 
-use crate::chunks::conditions;
 use crate::error::RunError;
 use crate::table::StreamTable;
-use crate::task::Task;
 
 /// Batches that wait for a device, for each thread.
 const BATCHES_A_THREAD: usize = 4;
 /// Texts of a dictionary at most that go along as codes: each batch looks them up.
 const TEXTS_MAX: usize = 4096;
 
-/// A task's table as batches of the columns that it reads, with the pipeline over these; `None`: a device takes the
-/// table's segments as they are.
-pub fn decoded(task: &Task<'_>) -> Result<Option<(StreamTable, Pipeline)>, RunError> {
-    let (table, ordinals) = (task.table.source(), &task.pipeline.source.ordinals);
-    let decoder = || Arc::clone(table).segment_decoder(ordinals);
-    if Arc::clone(table).page_source(ordinals)?.is_some() || decoder()?.is_none() {
-        return Ok(None);
-    }
-    let options = ChunkOptions { readers: task.threads as u64, ..ChunkOptions::default() };
-    let feed = Arc::clone(table).feed(ordinals, &conditions(task), options)?;
-    let texts: Vec<_> = ordinals
-        .iter()
-        .map(|&column| table.dictionary(column).filter(|texts| texts.len() <= TEXTS_MAX).cloned())
-        .collect();
-    let code_type = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+/// How the cores decode.
+pub struct How {
+    /// Threads.
+    pub threads: usize,
+    /// How they read.
+    pub options: RaceOptions,
+    /// Ends it early.
+    pub token: CancelToken,
+}
+
+/// Columns of a table as batches that are made when they are asked for; `None`: there is nothing to decode.
+pub fn batches_of(
+    table: &StreamTable,
+    ordinals: &[usize],
+    conditions: &[ColumnBound],
+    how: How,
+) -> Result<Option<BatchTable>, RunError> {
+    let (name, table) = (table.name(), table.source());
+    let decoders = (0..how.threads).map(|_| Arc::clone(table).segment_decoder(ordinals));
+    let decoders = decoders.collect::<Result<Option<Vec<_>>, _>>()?;
+    let Some(decoders) = decoders else { return Ok(None) };
+    let options = ChunkOptions { readers: how.threads as u64, ..ChunkOptions::default() };
+    let feed = Arc::clone(table).feed(ordinals, conditions, options)?;
+    let few = |texts: &&Arc<StringArray>| texts.len() <= TEXTS_MAX;
+    let texts: Vec<_> =
+        ordinals.iter().map(|&column| table.dictionary(column).filter(few).cloned()).collect();
     let fields = ordinals.iter().zip(&texts).map(|(&column, texts)| {
         let field = table.schema().field(column);
         let data_type = if texts.is_some() { code_type() } else { plain_type(field.data_type()) };
         Field::new(field.name(), data_type, field.is_nullable())
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    let producers = (0..task.threads.max(1)).map(|_| {
-        let decoder = decoder()?.ok_or_else(|| FormatError::Argument("no decoder".to_string()))?;
-        Ok::<_, RunError>(Producer { decoder, schema: Arc::clone(&schema), sender: None })
-    });
-    let work = Work {
-        feed,
-        producers: producers.collect::<Result<_, _>>()?,
-        options: task.runner.race_options(task.settings, table.policy()),
-        token: task.token.clone(),
-    };
-    let rows_max = table.rows();
-    let mut batches = BatchTable::new(task.table.name(), &schema, Decoding::Waiting(Some(work)));
-    if let Some(rows_max) = rows_max {
+    let producer = |decoder| Producer { decoder, schema: Arc::clone(&schema), sender: None };
+    let producers = decoders.into_iter().map(producer).collect();
+    let work = Work { feed, producers, options: how.options, token: how.token };
+    let mut batches = BatchTable::new(name, &schema, Decoding::Waiting(Some(work)));
+    if let Some(rows_max) = table.rows() {
         batches = batches.with_rows_max(rows_max);
     }
     for (column, texts) in texts.into_iter().enumerate() {
@@ -71,9 +72,11 @@ pub fn decoded(task: &Task<'_>) -> Result<Option<(StreamTable, Pipeline)>, RunEr
             batches = batches.with_dictionary(column, texts)?;
         }
     }
-    let mut pipeline = task.pipeline.clone();
-    pipeline.source.ordinals = (0..ordinals.len()).collect();
-    Ok(Some((StreamTable::new(task.table.name(), Arc::new(batches)), pipeline)))
+    Ok(Some(batches))
+}
+
+fn code_type() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
 /// Views are for the planner alone.
@@ -180,5 +183,115 @@ impl HostConsumer<Chunk> for Producer {
         }
         let rest = self.decoder.rest()?;
         rest.map_or(Ok(Verdict::Continue), |batch| self.send(&batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::fs::File;
+
+    use arrow_array::{Decimal128Array, Int32Array};
+    use headrace_format::Table;
+    use headrace_format::parquet::{ParquetFile, ParquetTable};
+    use headrace_io::SourceFile;
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::metadata::ParquetMetaDataReader;
+
+    use super::*;
+
+    const GROUPS: i32 = 20;
+    const GROUP_ROWS: i32 = 1000;
+
+    /// Row groups of numbers, of few texts, and of decimals.
+    fn table() -> (tempfile::TempDir, StreamTable) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let batch = |group: i32| {
+            let rows = || group * GROUP_ROWS..(group + 1) * GROUP_ROWS;
+            let numbers: ArrayRef = Arc::new(Int32Array::from_iter_values(rows()));
+            let text = |row: i32| (row % 7 > 0).then(|| format!("text {}", row % 3));
+            let texts: ArrayRef = Arc::new(StringArray::from_iter(rows().map(text)));
+            let decimals = Decimal128Array::from_iter_values(rows().map(|row| i128::from(-row)));
+            let decimals: ArrayRef = Arc::new(decimals.with_precision_and_scale(9, 2).unwrap());
+            RecordBatch::try_from_iter([("n", numbers), ("t", texts), ("d", decimals)]).unwrap()
+        };
+        let schema = batch(0).schema();
+        let mut writer =
+            ArrowWriter::try_new(File::create(&path).unwrap(), Arc::clone(&schema), None).unwrap();
+        for group in 0..GROUPS {
+            writer.write(&batch(group)).unwrap();
+            writer.flush().unwrap();
+        }
+        writer.close().unwrap();
+        let mut reader = ParquetMetaDataReader::new();
+        reader.try_parse(&File::open(&path).unwrap()).unwrap();
+        let columns = schema.fields().iter().map(|field| field.data_type().clone()).enumerate();
+        let file = ParquetFile {
+            source: SourceFile::open(&path).unwrap(),
+            metadata: Arc::new(reader.finish().unwrap()),
+            columns: columns.collect(),
+            texts: Arc::default(),
+        };
+        let table = ParquetTable::new(schema, vec![file]).unwrap();
+        (folder, StreamTable::new("t", Arc::new(table)))
+    }
+
+    fn batches(table: &StreamTable, conditions: &[ColumnBound]) -> Arc<dyn Table> {
+        let (options, token) = (RaceOptions::default(), CancelToken::new());
+        let how = How { threads: 3, options, token };
+        Arc::new(batches_of(table, &[2, 1, 0], conditions, how).unwrap().unwrap())
+    }
+
+    /// Rows and bytes of the chunks that come, at most so many.
+    fn read(table: Arc<dyn Table>, chunks_max: usize) -> (u64, u64) {
+        let mut feed = table.feed(&[0, 1, 2], &[], ChunkOptions::default()).unwrap();
+        for _ in 0..chunks_max {
+            // Whoever has nothing yet has it soon.
+            let next = loop {
+                match feed.poll_next(Waker::noop()) {
+                    Poll::Ready(next) => break next,
+                    Poll::Pending => std::thread::yield_now(),
+                }
+            };
+            match next {
+                Some(chunk) => drop(chunk.unwrap()),
+                None => break,
+            }
+        }
+        (feed.totals().rows, feed.totals().bytes)
+    }
+
+    #[test]
+    fn batches_have_all_rows_as_a_device_takes_them() {
+        let (_folder, table) = table();
+        let all = batches(&table, &[]);
+        assert_eq!(all.dictionary(1).unwrap().len(), 3);
+        assert_eq!(all.schema().field(0).data_type(), &DataType::Decimal128(9, 2));
+        let rows = (GROUPS * GROUP_ROWS) as u64;
+        let (read_rows, bytes) = read(all, usize::MAX);
+        // Of each row 16 bytes, a code and a number; whether there is a text.
+        assert_eq!((read_rows, bytes), (rows, rows * 24 + rows / 8));
+        let some = ColumnBound { column: 0, min: Some(1500), max: Some(2500) };
+        assert_eq!(read(batches(&table, &[some]), usize::MAX).0, 2 * GROUP_ROWS as u64);
+    }
+
+    #[test]
+    fn a_reader_that_has_enough_ends_the_decoding() {
+        let (_folder, table) = table();
+        let threads = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            let names = tasks
+                .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+            names.filter(|name| name.trim() == "headrace-decode").count()
+        };
+        for _ in 0..20 {
+            assert!(read(batches(&table, &[]), 1).0 > 0);
+        }
+        let started = std::time::Instant::now();
+        while threads() > 0 {
+            assert!(started.elapsed().as_secs() < 60, "threads that decode for nobody");
+            std::thread::yield_now();
+        }
     }
 }

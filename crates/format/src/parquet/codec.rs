@@ -4,7 +4,7 @@ use std::io::Read;
 
 use parquet::basic::Compression;
 
-use super::Bad;
+use super::bad::Bad;
 
 /// How the pages of a column chunk are compressed, with what its decompression keeps.
 pub(super) enum Codec {

@@ -15,12 +15,13 @@ use headrace_io::ReadAt;
 use parquet::basic::Encoding;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
+use super::bad::Bad;
 use super::codec::Codec;
-use super::column::Values;
+use super::encodings;
 use super::fixed::{Fixed, Stored};
 use super::header::{PageHeader, PageKind};
 use super::texts::Texts;
-use super::{Bad, encodings};
+use super::values::Values;
 
 /// Bytes of the dictionary of a column chunk at most, as it lies in the file.
 const DICTIONARY_BYTES_MAX: u64 = 64 << 10;

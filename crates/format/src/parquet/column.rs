@@ -1,46 +1,17 @@
 //! The rows of one column of a segment: its pages one after the other, NULLs among their values.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use arrow_schema::ArrowError;
 
+use super::bad::Bad;
 use super::codec::Codec;
-use super::codes::Dictionary;
+use super::encodings;
 use super::header::{PageHeader, PageKind};
 use super::runs::{Piece, Runs};
-use super::target::Target;
-use super::{Bad, encodings};
-
-/// What makes an array of the values of pages.
-pub(super) trait Values: Send {
-    /// From here on codes are of this dictionary.
-    fn set_dictionary(&mut self, page: &[u8], values: usize) -> Result<(), Bad>;
-
-    /// A page whose values, at most so many, begin at a byte.
-    fn begin_page(
-        &mut self,
-        encoding: i32,
-        page: &[u8],
-        at: usize,
-        values: usize,
-    ) -> Result<(), Bad>;
-
-    /// Appends the next values of the page.
-    fn append(&mut self, page: &[u8], count: usize) -> Result<(), Bad>;
-
-    fn append_nulls(&mut self, count: usize);
-
-    /// Moves the last `there` values to the rows whose level is 1, which all end at the last of the levels.
-    fn spread(&mut self, levels: &[u32], there: usize);
-
-    fn clear(&mut self);
-
-    /// The array of all that was appended since the last one.
-    fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError>;
-}
+use super::values::Values;
 
 /// Where the bytes of a page are.
 enum Body {
@@ -58,7 +29,6 @@ struct Levels {
 
 /// Reads the rows of a column.
 pub(super) struct ColumnReader {
-    target: Target,
     values: Box<dyn Values>,
     codec: Codec,
     may_have_nulls: bool,
@@ -76,10 +46,9 @@ pub(super) struct ColumnReader {
 }
 
 impl ColumnReader {
-    pub fn new(target: &Target, dictionary: Option<&Arc<Dictionary>>) -> Self {
+    pub fn new(values: Box<dyn Values>) -> Self {
         Self {
-            values: target.values(dictionary),
-            target: target.clone(),
+            values,
             codec: Codec::Plain,
             may_have_nulls: false,
             at: 0,
@@ -104,11 +73,6 @@ impl ColumnReader {
         self.values.clear();
         self.validity.truncate(0);
         self.has_nulls = false;
-    }
-
-    /// What it makes of values.
-    pub fn target(&self) -> &Target {
-        &self.target
     }
 
     /// The byte of the chunk behind the last page that was begun.

@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 use headrace_io::ReadAt;
 
-use super::Bad;
+use super::bad::Bad;
 use super::codec::Codec;
 use super::column::ColumnReader;
 use super::table::{KnownFile, ParquetTable, chunk_bytes};
@@ -26,7 +26,8 @@ pub(super) struct Decoder {
     table: Arc<ParquetTable>,
     /// As the table numbers them.
     columns: Vec<usize>,
-    readers: Vec<ColumnReader>,
+    /// With what each makes of values.
+    readers: Vec<(Target, ColumnReader)>,
     batch_rows: u64,
 }
 
@@ -53,12 +54,13 @@ impl Decoder {
                 }
             };
             // Files of a table may have a column in different ways.
-            if self.readers.get(at).is_none_or(|reader| reader.target() != target) {
+            if self.readers.get(at).is_none_or(|(known, _)| known != target) {
+                let values = target.values(self.table.texts_of(column));
                 self.readers.truncate(at);
-                self.readers.push(ColumnReader::new(target, self.table.texts_of(column)));
+                self.readers.push((target.clone(), ColumnReader::new(values)));
             }
             let may_have_nulls = chunk.column_descr().max_def_level() > 0;
-            self.readers[at].begin(codec, may_have_nulls, segment.first_row as usize);
+            self.readers[at].1.begin(codec, may_have_nulls, segment.first_row as usize);
         }
         self.batch_rows = (BATCH_BYTES / row_bytes.max(1)).clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX);
         Ok(())
@@ -70,7 +72,7 @@ impl Decoder {
         let file = &self.table.files[encoded.segment.file as usize];
         let mut arrays = Vec::with_capacity(self.columns.len());
         let columns = self.readers.iter_mut().zip(&self.columns).zip(encoded.buffers);
-        for ((reader, &column), buffer) in columns {
+        for (((_, reader), &column), buffer) in columns {
             let read = reader.read(buffer, rows);
             read.map_err(|bad| corrupt(file, group, column, reader.at(), bad))?;
             let made = reader.finish().map_err(|cause| Bad::new(cause.to_string()));

@@ -1,6 +1,6 @@
 //! Integers as differences from the ones before (`DELTA_BINARY_PACKED`), and texts whose lengths are such integers.
 
-use super::Bad;
+use super::bad::Bad;
 use super::runs::{GROUP, unpack_group};
 
 /// The integers that begin at a byte, which then is the one behind them; of more than `most` is an error.

@@ -7,10 +7,10 @@ use headrace_io::{BoxError, ChunkFeed, FeedBounds, NextChunk, ReadAt, ReadSpec};
 use headrace_ir::{Chunk, ColumnExtents, Encoding, Extent, Segment};
 
 use super::table::{ParquetTable, chunk_bytes};
+use crate::Result;
 use crate::arrow::encoding;
 use crate::feed::{ChunkTotals, Feed, FeedFacts, FirstBy, fed};
 use crate::options::{ChunkOptions, ColumnBound, Filling};
-use crate::{Result, Table};
 
 /// Rows that are worth reading a row group once more.
 const SHARED_ROWS_MIN: u64 = 64 << 10;
@@ -85,7 +85,7 @@ impl ParquetFeed {
             slot_bytes = slot_bytes.max(ReadSpec::slot_bytes_of(&reads));
             bytes += reads.iter().map(|read| read.bytes).sum::<u64>();
         }
-        let schema = self.table.schema();
+        let schema = &self.table.schema;
         let types = self.columns.iter().map(|&column| schema.field(column).data_type());
         let plain = |data_type| encoding(data_type).unwrap_or(Encoding::Plain);
         FeedFacts {

@@ -7,8 +7,9 @@ use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType};
 
+use super::bad::Bad;
 use super::runs::{Piece, Runs};
-use super::{Bad, deltas, encodings};
+use super::{deltas, encodings};
 
 /// How a value lies in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +158,7 @@ impl<T: Value> Fixed<T> {
     }
 }
 
-impl<T: Value> super::column::Values for Fixed<T> {
+impl<T: Value> super::values::Values for Fixed<T> {
     fn set_dictionary(&mut self, page: &[u8], values: usize) -> Result<(), Bad> {
         let bytes = values.checked_mul(self.stored.bytes()).and_then(|size| page.get(..size));
         let bytes = bytes.filter(|_| self.stored != Stored::Bit);
@@ -180,7 +181,7 @@ impl<T: Value> super::column::Values for Fixed<T> {
             (encodings::PLAIN, _) => Coding::Plain { at },
             (encodings::RLE, Stored::Bit) => Coding::Numbers(Runs::new(at + 4, 1)?),
             (encodings::PLAIN_DICTIONARY | encodings::RLE_DICTIONARY, _) => {
-                Coding::Codes(super::codes(page, at)?)
+                Coding::Codes(Runs::of_codes(page, at)?)
             }
             (encodings::DELTA_BINARY_PACKED, Stored::Four | Stored::Eight) => {
                 let values = deltas::integers(page, &mut { at }, values)?;

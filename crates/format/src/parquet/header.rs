@@ -1,6 +1,6 @@
 //! The headers of pages: the few fields that a reader needs, of Thrift's compact protocol.
 
-use super::Bad;
+use super::bad::Bad;
 
 /// What a page holds, and how its bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,57 +31,23 @@
 //!
 //! The format: <https://parquet.apache.org/docs/file-format/>.
 
+mod bad;
 mod codec;
 mod codes;
 mod column;
 mod decoder;
 mod deltas;
+mod encodings;
 mod feed;
 mod fixed;
 mod header;
 mod runs;
 mod statistics;
+mod streamed;
 mod table;
 mod target;
 mod texts;
+mod values;
 
 pub use codes::KnownTexts;
 pub use table::{ParquetFile, ParquetTable};
-
-use runs::Runs;
-
-/// What is wrong with a page, for an error that says where.
-#[derive(Debug)]
-struct Bad(String);
-
-impl Bad {
-    fn new(cause: impl Into<String>) -> Self {
-        Self(cause.into())
-    }
-
-    fn encoding(encoding: i32) -> Self {
-        Self(format!("encoding {encoding} is not read for its type"))
-    }
-}
-
-/// Encodings of values and levels by their numbers.
-mod encodings {
-    pub const PLAIN: i32 = 0;
-    pub const PLAIN_DICTIONARY: i32 = 2;
-    pub const RLE: i32 = 3;
-    pub const BIT_PACKED: i32 = 4;
-    pub const DELTA_BINARY_PACKED: i32 = 5;
-    pub const DELTA_LENGTH_BYTE_ARRAY: i32 = 6;
-    pub const DELTA_BYTE_ARRAY: i32 = 7;
-    pub const RLE_DICTIONARY: i32 = 8;
-    pub const BYTE_STREAM_SPLIT: i32 = 9;
-}
-
-/// The codes that begin at a byte, which says how many bits each has.
-fn codes(page: &[u8], at: usize) -> Result<Runs, Bad> {
-    match page.get(at) {
-        Some(&bits) => Runs::new(at + 1, bits.into()),
-        // A page of NULLs alone may have no byte.
-        None => Runs::new(at, 0),
-    }
-}

@@ -2,7 +2,7 @@
 //!
 //! The bit-packed numbers of Parquet begin at the lowest bit of the first byte; a run has a multiple of eight.
 
-use super::Bad;
+use super::bad::Bad;
 
 /// Numbers that are unpacked together.
 const BLOCK: usize = 256;
@@ -35,6 +35,15 @@ impl Runs {
             return Err(Bad::new(format!("codes of {bits} bits")));
         }
         Ok(Self { at, bits, left: 0, same: None, block: Box::new([0; BLOCK]), from: 0, to: 0 })
+    }
+
+    /// The codes that begin at a byte, which says how many bits each has.
+    pub fn of_codes(page: &[u8], at: usize) -> Result<Self, Bad> {
+        match page.get(at) {
+            Some(&bits) => Self::new(at + 1, bits.into()),
+            // A page of NULLs alone may have no byte.
+            None => Self::new(at, 0),
+        }
     }
 
     /// The next numbers, at least one and at most so many.

@@ -1,25 +1,17 @@
 //! A table of Parquet files.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::StringArray;
 use arrow_schema::{DataType, SchemaRef};
-use headrace_io::{FileIdentity, ReadAt, SourceFile};
+use headrace_io::{ReadAt, SourceFile};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
 use super::codec;
 use super::codes::{Dictionary, KnownTexts};
-use super::decoder::Decoder;
-use super::feed::ParquetFeed;
 use super::statistics::{Claims, of_both};
 use super::target::Target;
-use crate::error::{FormatError, Result};
-use crate::feed::Feed;
-use crate::options::{ChunkOptions, ColumnBound};
-use crate::pages::SegmentDecoder;
-use crate::table::{ColumnStats, Table};
+use crate::table::ColumnStats;
 
 /// A file of a table, and where the table's columns are in it.
 #[derive(Clone, Debug)]
@@ -67,10 +59,10 @@ impl KnownFile {
 /// Columns of Parquet files that are read here.
 #[derive(Debug)]
 pub struct ParquetTable {
-    schema: SchemaRef,
+    pub(super) schema: SchemaRef,
     pub(super) files: Vec<KnownFile>,
-    rows: u64,
-    columns: Vec<ColumnStats>,
+    pub(super) rows: u64,
+    pub(super) columns: Vec<ColumnStats>,
     dictionaries: Vec<Option<Arc<Dictionary>>>,
 }
 
@@ -140,13 +132,6 @@ impl ParquetTable {
     pub(super) fn name_of(&self, column: usize) -> &str {
         self.schema.field(column).name()
     }
-
-    fn check_numbers(&self, columns: &[usize]) -> Result<()> {
-        match columns.iter().find(|&&column| column >= self.columns.len()) {
-            Some(column) => Err(FormatError::Argument(format!("column {column} does not exist"))),
-            None => Ok(()),
-        }
-    }
 }
 
 /// All texts of a column, if the files' dictionaries have them.
@@ -199,58 +184,5 @@ fn check(
     match chunk_bytes(chunk).zip(size) {
         Some((bytes, _)) if bytes.end <= file_bytes => Ok(()),
         _ => Err("its bytes are not all in the file".to_string()),
-    }
-}
-
-impl Table for ParquetTable {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn rows(&self) -> Option<u64> {
-        Some(self.rows)
-    }
-
-    fn column_stats(&self, column: usize) -> ColumnStats {
-        self.columns.get(column).copied().unwrap_or_default()
-    }
-
-    fn column_support(&self, column: usize) -> std::result::Result<(), String> {
-        self.check_numbers(&[column]).map_err(|error| error.to_string())
-    }
-
-    fn dictionary(&self, column: usize) -> Option<&Arc<StringArray>> {
-        Some(&self.texts_of(column)?.values)
-    }
-
-    fn feed(
-        self: Arc<Self>,
-        columns: &[usize],
-        conditions: &[ColumnBound],
-        options: ChunkOptions,
-    ) -> Result<Box<dyn Feed>> {
-        self.check_numbers(columns)?;
-        options.check()?;
-        Ok(Box::new(ParquetFeed::new(self, columns, conditions, options)))
-    }
-
-    fn segment_decoder(
-        self: Arc<Self>,
-        columns: &[usize],
-    ) -> Result<Option<Box<dyn SegmentDecoder>>> {
-        self.check_numbers(columns)?;
-        Ok(Some(Box::new(Decoder::new(self, columns))))
-    }
-
-    fn file_count(&self) -> usize {
-        self.files.len()
-    }
-
-    fn file_path(&self, file: usize) -> Option<&Path> {
-        self.files.get(file).map(|file| file.source.path())
-    }
-
-    fn file_identity(&self, file: usize) -> FileIdentity {
-        self.files[file].source.identity()
     }
 }

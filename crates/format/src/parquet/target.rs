@@ -7,9 +7,9 @@ use parquet::basic::Type as Physical;
 use parquet::schema::types::ColumnDescriptor;
 
 use super::codes::{Codes, Dictionary};
-use super::column::Values;
 use super::fixed::{Fixed, Stored};
 use super::texts::Texts;
+use super::values::Values;
 
 /// What is made of a column's values.
 #[derive(Clone, Debug, PartialEq)]

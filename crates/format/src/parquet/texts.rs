@@ -8,9 +8,10 @@ use arrow_array::{ArrayRef, GenericByteArray, OffsetSizeTrait};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
 
-use super::column::Values;
+use super::bad::Bad;
 use super::runs::{Piece, Runs};
-use super::{Bad, deltas, encodings};
+use super::values::Values;
+use super::{deltas, encodings};
 
 enum Coding {
     /// Each behind its length in four bytes.
@@ -129,7 +130,7 @@ impl Values for Texts {
         self.coding = match encoding {
             encodings::PLAIN => Coding::Plain { at },
             encodings::PLAIN_DICTIONARY | encodings::RLE_DICTIONARY => {
-                Coding::Codes(super::codes(page, at)?)
+                Coding::Codes(Runs::of_codes(page, at)?)
             }
             encodings::DELTA_LENGTH_BYTE_ARRAY => {
                 let lengths = deltas::lengths(page, &mut at, values)?;

@@ -1,0 +1,79 @@
+//! A table of Parquet files as pipelines take it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::StringArray;
+use arrow_schema::SchemaRef;
+use headrace_io::{FileIdentity, ReadAt};
+
+use super::decoder::Decoder;
+use super::feed::ParquetFeed;
+use super::table::ParquetTable;
+use crate::error::{FormatError, Result};
+use crate::feed::Feed;
+use crate::options::{ChunkOptions, ColumnBound};
+use crate::pages::SegmentDecoder;
+use crate::table::{ColumnStats, Table};
+
+impl ParquetTable {
+    fn check_numbers(&self, columns: &[usize]) -> Result<()> {
+        match columns.iter().find(|&&column| column >= self.columns.len()) {
+            Some(column) => Err(FormatError::Argument(format!("column {column} does not exist"))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Table for ParquetTable {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn rows(&self) -> Option<u64> {
+        Some(self.rows)
+    }
+
+    fn column_stats(&self, column: usize) -> ColumnStats {
+        self.columns.get(column).copied().unwrap_or_default()
+    }
+
+    fn column_support(&self, column: usize) -> std::result::Result<(), String> {
+        self.check_numbers(&[column]).map_err(|error| error.to_string())
+    }
+
+    fn dictionary(&self, column: usize) -> Option<&Arc<StringArray>> {
+        Some(&self.texts_of(column)?.values)
+    }
+
+    fn feed(
+        self: Arc<Self>,
+        columns: &[usize],
+        conditions: &[ColumnBound],
+        options: ChunkOptions,
+    ) -> Result<Box<dyn Feed>> {
+        self.check_numbers(columns)?;
+        options.check()?;
+        Ok(Box::new(ParquetFeed::new(self, columns, conditions, options)))
+    }
+
+    fn segment_decoder(
+        self: Arc<Self>,
+        columns: &[usize],
+    ) -> Result<Option<Box<dyn SegmentDecoder>>> {
+        self.check_numbers(columns)?;
+        Ok(Some(Box::new(Decoder::new(self, columns))))
+    }
+
+    fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    fn file_path(&self, file: usize) -> Option<&Path> {
+        self.files.get(file).map(|file| file.source.path())
+    }
+
+    fn file_identity(&self, file: usize) -> FileIdentity {
+        self.files[file].source.identity()
+    }
+}
