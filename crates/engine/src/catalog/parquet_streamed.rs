@@ -32,21 +32,37 @@ pub struct Streamed {
     pub projection: Vec<ProjectionExpr>,
 }
 
-/// The table of a scan; `None`: it reads something else than Parquet.
+/// Why a scan is no table of pipelines.
+pub struct NotStreamed {
+    /// The reason.
+    pub why: WhyNot,
+    /// Whether its rows, too, had better not become a pipeline's.
+    pub is_for_planner: bool,
+}
+
+/// The table of a scan; `None`: it reads something else than Parquet, or there is no memory for reading.
 ///
 /// # Errors
 /// Why pipelines do not read it.
-pub fn streamed(scan: &DataSourceExec, slots_bytes: u64) -> Option<Result<Streamed, WhyNot>> {
-    let config = scan.data_source().downcast_ref::<FileScanConfig>()?;
+pub fn streamed(scan: &DataSourceExec, slots_bytes: u64) -> Option<Result<Streamed, NotStreamed>> {
+    let config = scan.data_source().downcast_ref::<FileScanConfig>().filter(|_| slots_bytes > 0)?;
     let source = config.file_source().downcast_ref::<NamingSource>()?;
-    Some(table_of(config, source, slots_bytes).map_err(WhyNot::new))
+    let streamed = table_of(config, source, slots_bytes);
+    Some(
+        streamed
+            .map_err(|why| NotStreamed { why: WhyNot::new(why), is_for_planner: false })
+            .and_then(|(streamed, long_texts)| match long_texts {
+                None => Ok(streamed),
+                Some(why) => Err(NotStreamed { why: WhyNot::new(why), is_for_planner: true }),
+            }),
+    )
 }
 
 fn table_of(
     config: &FileScanConfig,
     source: &NamingSource,
     slots_bytes: u64,
-) -> Result<Streamed, String> {
+) -> Result<(Streamed, Option<String>), String> {
     if config.limit.is_some() {
         return Err("a scan with LIMIT is left to the planner".to_string());
     }
@@ -63,6 +79,11 @@ fn table_of(
         Some(projection) => projection.column_indices(),
         None => (0..schema.fields().len()).collect(),
     };
+    // Columns of folders and of files' names: a file may have one of the same name, which is another.
+    let of_files = config.file_source().table_schema().file_schema().fields().len();
+    if columns.iter().any(|&column| column >= of_files) {
+        return Err("a column does not lie in the files".to_string());
+    }
     let inputs = inputs(config)?;
     let (Some(first), false) = (inputs.first(), columns.is_empty()) else {
         return Err("nothing of the files is read but how many rows there are".to_string());
@@ -81,8 +102,9 @@ fn table_of(
         1 => shown(first.source.path()).display().to_string(),
         files => format!("{} and {} more", shown(first.source.path()).display(), files - 1),
     };
+    let long_texts = table.long_texts();
     let table = Arc::new(StreamTable::new(name, Arc::new(table)));
-    Ok(Streamed { table, columns, schema, projection })
+    Ok((Streamed { table, columns, schema, projection }, long_texts))
 }
 
 fn all_columns(schema: &Schema) -> Vec<ProjectionExpr> {

@@ -19,7 +19,7 @@ use headrace_pipeline::WhyNot;
 
 use super::graph::{Edge, Filtered, Graph, LeafTable, SideJoin};
 use super::translate::{InputColumn, Subqueries, Translator, compare};
-use crate::catalog::{Streamed, streamed};
+use crate::catalog::{NotStreamed, Streamed, streamed};
 use crate::exec::PipelineExec;
 use crate::scan::HeadraceScanExec;
 
@@ -37,7 +37,15 @@ pub fn flatten(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Result<Colum
     if let Some(scan) = plan.downcast_ref::<DataSourceExec>()
         && let Some(streamed) = streamed(scan, graph.slots_bytes)
     {
-        return flatten_streamed(plan, streamed?, graph);
+        return match streamed {
+            Ok(streamed) => flatten_streamed(plan, streamed, graph),
+            Err(NotStreamed { why, is_for_planner }) => {
+                if is_for_planner {
+                    graph.for_planner = Some(why.clone());
+                }
+                Err(why)
+            }
+        };
     }
     // Child plans are planned before their parent is fused with them: see [`super::fuse`].
     if plan.is::<PipelineExec>() {

@@ -157,6 +157,8 @@ pub struct Graph {
     pub side_joins: Vec<SideJoin>,
     /// Subqueries of one value that expressions read.
     pub subqueries: Subqueries,
+    /// Why all of it had better stay the planner's.
+    pub for_planner: Option<WhyNot>,
     /// Memory for what is read of tables.
     pub slots_bytes: u64,
     next_register: Register,
@@ -189,6 +191,7 @@ impl Graph {
             conjuncts: vec![],
             side_joins: vec![],
             subqueries: Subqueries::default(),
+            for_planner: None,
             slots_bytes,
             next_register: 0,
             next_part: 0,

@@ -234,7 +234,10 @@ impl Rewriter<'_> {
     }
 
     fn graph(&self) -> Graph {
-        Graph::new(self.runner.memory().slots_bytes)
+        Graph::new(match self.settings.processor {
+            Processor::Off => 0,
+            _ => self.runner.memory().slots_bytes,
+        })
     }
 
     /// Rows of a filter, join or scan. A scan that yields all its rows gains nothing.
@@ -291,6 +294,9 @@ impl Rewriter<'_> {
     }
 
     fn assemble(&self, graph: Graph, sink: SinkSpec) -> Result<Planned, WhyNot> {
+        if let Some(why) = graph.for_planner {
+            return Err(why);
+        }
         assemble(graph, sink, self.runner.memory().groups_bytes / 2)
     }
 

@@ -1,6 +1,6 @@
 //! Decompression of pages.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use parquet::basic::Compression;
 
@@ -49,10 +49,7 @@ impl Codec {
                 Ok(stored.len())
             }
             Self::Snappy(decoder) => decoder.decompress(stored, out).map_err(|e| e.to_string()),
-            Self::Gzip => flate2::read::MultiGzDecoder::new(stored)
-                .read_exact(out)
-                .map(|()| wanted)
-                .map_err(|e| e.to_string()),
+            Self::Gzip => unpacked(stored, out).map_err(|e| e.to_string()),
             Self::Zstd(decoder) => {
                 decoder.decompress_to_buffer(stored, out).map_err(|e| e.to_string())
             }
@@ -64,4 +61,11 @@ impl Codec {
             Err(cause) => Err(Bad::new(format!("a page does not decompress: {cause}"))),
         }
     }
+}
+
+/// All that was packed, to its checksum.
+fn unpacked(stored: &[u8], out: &mut [u8]) -> io::Result<usize> {
+    let mut packed = flate2::read::MultiGzDecoder::new(stored);
+    packed.read_exact(out)?;
+    Ok(out.len() + packed.read(&mut [0])?)
 }

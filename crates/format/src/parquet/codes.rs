@@ -2,7 +2,7 @@
 //!
 //! A column whose pages hold codes alone has few texts, and the dictionary of each of its column chunks lies at the front
 //! of it. They are read when a table is opened: pipelines then compare and group codes. A file that has other pages than
-//! it says is read all the same, text by text.
+//! it says is read all the same, text by text, if its dictionaries have these texts; else it is corrupt.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,55 +27,55 @@ use super::values::Values;
 const DICTIONARY_BYTES_MAX: u64 = 64 << 10;
 /// The same when it is decompressed.
 const PLAIN_BYTES_MAX: usize = 1 << 20;
-/// Column chunks of a file at most whose dictionaries are read before the first row.
+/// Column chunks of a table at most whose dictionaries are read before the first row.
 const CHUNKS_MAX: usize = 4096;
 /// Texts of a table at most.
-const TEXTS_MAX: usize = 1 << 16;
+const TEXTS_MAX: usize = 1 << 14;
 
-/// The texts of columns of a file, as far as somebody asked for them. Whoever keeps a file's metadata keeps them with it.
+/// The texts of columns of a file, as far as somebody asked for them. They are kept with the file's metadata.
 #[derive(Debug, Default)]
 pub struct KnownTexts(Mutex<HashMap<usize, Option<Texted>>>);
 
 type Texted = Arc<BTreeSet<String>>;
 
-impl KnownTexts {
-    /// All texts of a column; `None`: there may be more than its dictionaries have, or too many.
-    pub(super) fn of(
-        &self,
-        file: &dyn ReadAt,
-        metadata: &ParquetMetaData,
-        leaf: usize,
-    ) -> Option<Texted> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.entry(leaf).or_insert_with(|| texts_of(file, metadata, leaf).map(Arc::new)).clone()
-    }
+/// A column of a file.
+pub(super) struct TextColumn<'a> {
+    pub file: &'a dyn ReadAt,
+    pub metadata: &'a ParquetMetaData,
+    pub leaf: usize,
+    pub known: &'a KnownTexts,
 }
 
-fn texts_of(
-    file: &dyn ReadAt,
-    metadata: &ParquetMetaData,
-    leaf: usize,
-) -> Option<BTreeSet<String>> {
-    let chunks: Vec<_> = metadata.row_groups().iter().map(|group| group.column(leaf)).collect();
-    let places: Option<Vec<_>> = chunks.iter().map(|chunk| dictionary_bytes(chunk)).collect();
-    let places = places.filter(|places| places.len() <= CHUNKS_MAX)?;
-    let mut all = BTreeSet::new();
-    for (chunk, (from, bytes)) in chunks.into_iter().zip(places) {
-        let mut page = vec![0; bytes];
-        file.read_exact_at(from, &mut page).ok()?;
-        // What is wrong with a dictionary is told when the column is read.
-        let texts = dictionary(chunk, &page).ok()?;
-        for text in texts.known() {
-            let text = std::str::from_utf8(text).ok()?;
-            if !all.contains(text) {
-                all.insert(text.to_string());
+impl TextColumn<'_> {
+    fn chunks(&self) -> impl Iterator<Item = &ColumnChunkMetaData> {
+        self.metadata.row_groups().iter().map(|group| group.column(self.leaf))
+    }
+
+    /// All of its texts; `None`: there may be more than its dictionaries have, or too many.
+    fn texts(&self) -> Option<Texted> {
+        let mut known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.entry(self.leaf).or_insert_with(|| self.read().map(Arc::new)).clone()
+    }
+
+    fn read(&self) -> Option<BTreeSet<String>> {
+        let mut all = BTreeSet::new();
+        for chunk in self.chunks() {
+            let (from, bytes) = dictionary_bytes(chunk)?;
+            let mut page = vec![0; bytes];
+            self.file.read_exact_at(from, &mut page).ok()?;
+            // What is wrong with a dictionary is told when the column is read.
+            for text in dictionary(chunk, &page).ok()?.known() {
+                let text = std::str::from_utf8(text).ok()?;
+                if !all.contains(text) {
+                    all.insert(text.to_string());
+                }
+            }
+            if all.len() > TEXTS_MAX {
+                return None;
             }
         }
-        if all.len() > TEXTS_MAX {
-            return None;
-        }
+        Some(all)
     }
-    Some(all)
 }
 
 /// Where the dictionary of a column chunk lies, if it is small and all of the pages are said to hold codes.
@@ -122,11 +122,24 @@ pub(super) struct Dictionary {
 }
 
 impl Dictionary {
-    pub fn new(texts: impl Iterator<Item = Texted>) -> Option<Self> {
-        let all: BTreeSet<String> =
-            texts.flat_map(|texts| Vec::from_iter(texts.iter().cloned())).collect();
-        if all.len() > TEXTS_MAX {
+    /// Of a column in all files of a table; `None`: its texts are not known, or there are too many.
+    pub fn of(columns: &[TextColumn<'_>]) -> Option<Self> {
+        let chunks = || columns.iter().flat_map(TextColumn::chunks);
+        let is_told = chunks().all(|chunk| dictionary_bytes(chunk).is_some());
+        if !is_told || chunks().count() > CHUNKS_MAX {
             return None;
+        }
+        let mut all = BTreeSet::new();
+        for column in columns {
+            for text in column.texts()?.iter() {
+                if !all.contains(text) {
+                    all.insert(text.clone());
+                }
+            }
+            // Before the next file is read.
+            if all.len() > TEXTS_MAX {
+                return None;
+            }
         }
         let values = Arc::new(StringArray::from_iter_values(&all));
         let codes = all.into_iter().map(String::into_bytes).zip(0..).collect();
@@ -158,6 +171,11 @@ impl Codes {
 }
 
 impl Values for Codes {
+    fn begin(&mut self) {
+        self.texts.begin();
+        self.codes.begin();
+    }
+
     fn set_dictionary(&mut self, page: &[u8], values: usize) -> Result<(), Bad> {
         self.texts.set_dictionary(page, values)?;
         let codes = self.texts.known().map(|text| self.dictionary.code(text));

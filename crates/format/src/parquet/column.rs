@@ -13,6 +13,9 @@ use super::header::{PageHeader, PageKind};
 use super::runs::{Piece, Runs};
 use super::values::Values;
 
+/// Rows that are skipped together: their texts may be long.
+const SKIPPED_ROWS: usize = 256;
+
 /// Where the bytes of a page are.
 enum Body {
     Input(Range<usize>),
@@ -23,15 +26,26 @@ enum Body {
 /// The levels of a page that may have NULLs.
 struct Levels {
     runs: Runs,
+    /// The byte behind them.
+    end: usize,
     /// Levels of the deprecated kind, as runs; empty: they lie in the page.
     own: Vec<u8>,
+}
+
+/// What is known of a column chunk.
+pub(super) struct ChunkFacts {
+    pub codec: Codec,
+    pub may_have_nulls: bool,
+    /// Those that no page has had yet.
+    pub rows: usize,
+    /// Of a page, decompressed.
+    pub page_bytes_max: usize,
 }
 
 /// Reads the rows of a column.
 pub(super) struct ColumnReader {
     values: Box<dyn Values>,
-    codec: Codec,
-    may_have_nulls: bool,
+    chunk: ChunkFacts,
     /// The next page.
     at: usize,
     /// Rows that are left of the current page.
@@ -49,8 +63,12 @@ impl ColumnReader {
     pub fn new(values: Box<dyn Values>) -> Self {
         Self {
             values,
-            codec: Codec::Plain,
-            may_have_nulls: false,
+            chunk: ChunkFacts {
+                codec: Codec::Plain,
+                may_have_nulls: false,
+                rows: 0,
+                page_bytes_max: 0,
+            },
             at: 0,
             page_rows: 0,
             body: Body::Own(0),
@@ -63,10 +81,16 @@ impl ColumnReader {
     }
 
     /// Begins with a column chunk, at one of its rows.
-    pub fn begin(&mut self, codec: Codec, may_have_nulls: bool, first_row: usize) {
-        (self.codec, self.may_have_nulls) = (codec, may_have_nulls);
+    pub fn begin(&mut self, chunk: ChunkFacts, first_row: usize) {
+        self.chunk = chunk;
         (self.at, self.page_rows, self.skip) = (0, 0, first_row);
         self.clear();
+        self.values.begin();
+    }
+
+    /// As [`Values::text_bytes`].
+    pub fn text_bytes(&self) -> (usize, usize) {
+        self.values.text_bytes()
     }
 
     fn clear(&mut self) {
@@ -86,7 +110,7 @@ impl ColumnReader {
             if self.page_rows == 0 {
                 self.next_page(input)?;
             }
-            let rows = self.skip.min(self.page_rows);
+            let rows = self.skip.min(self.page_rows).min(SKIPPED_ROWS);
             self.take(input, rows)?;
             self.skip -= rows;
             self.clear();
@@ -127,6 +151,11 @@ impl ColumnReader {
                 )));
             }
             self.at = stored.end;
+            if matches!(header.kind, PageKind::Data { .. } | PageKind::DataV2 { .. }) {
+                let left = self.chunk.rows.checked_sub(header.values);
+                let beyond = || Bad::new("the pages have more rows than their row group");
+                self.chunk.rows = left.ok_or_else(beyond)?;
+            }
             match header.kind {
                 PageKind::Other => {}
                 PageKind::Dictionary { encoding } => {
@@ -144,15 +173,19 @@ impl ColumnReader {
                     self.load(input, stored, header.plain_bytes, 0)?;
                     self.begin_page(input, header.values, encoding, level_encoding)?;
                 }
-                PageKind::DataV2 { encoding, has_nulls, level_bytes, is_compressed } => {
+                PageKind::DataV2 { encoding, level_bytes, is_compressed } => {
                     let plain = if is_compressed { level_bytes } else { stored.len() };
                     self.load(input, stored, header.plain_bytes, plain)?;
                     let page = page(&self.body, &self.own, input);
                     if level_bytes > page.len() {
                         return Err(Bad::new("the levels of a page are cut off"));
                     }
-                    self.levels = match self.may_have_nulls && has_nulls {
-                        true => Some(Levels { runs: Runs::new(0, 1)?, own: Vec::new() }),
+                    self.levels = match self.chunk.may_have_nulls && level_bytes > 0 {
+                        true => Some(Levels {
+                            runs: Runs::new(0, 1)?,
+                            end: level_bytes,
+                            own: Vec::new(),
+                        }),
                         false => None,
                     };
                     self.values.begin_page(encoding, page, level_bytes, header.values)?;
@@ -171,9 +204,12 @@ impl ColumnReader {
         size: usize,
         plain: usize,
     ) -> Result<(), Bad> {
-        if matches!(self.codec, Codec::Plain) || plain == stored.len() {
+        if matches!(self.chunk.codec, Codec::Plain) || plain == stored.len() {
             self.body = Body::Input(stored);
             return Ok(());
+        }
+        if size > self.chunk.page_bytes_max {
+            return Err(Bad::new(format!("a page of {size} bytes in a smaller column chunk")));
         }
         let stored = &input[stored];
         let (Some((levels, stored)), true) = (stored.split_at_checked(plain), plain <= size) else {
@@ -187,7 +223,7 @@ impl ColumnReader {
         }
         let (own_levels, own) = self.own[..size].split_at_mut(plain);
         own_levels.copy_from_slice(levels);
-        self.codec.decompress(stored, own)?;
+        self.chunk.codec.decompress(stored, own)?;
         self.body = Body::Own(size);
         Ok(())
     }
@@ -201,16 +237,17 @@ impl ColumnReader {
     ) -> Result<(), Bad> {
         let page = page(&self.body, &self.own, input);
         let cut = || Bad::new("the levels of a page are cut off");
-        let (levels, at) = match (self.may_have_nulls, level_encoding) {
+        let (levels, at) = match (self.chunk.may_have_nulls, level_encoding) {
             (false, _) => (None, 0),
             (true, encodings::RLE) => {
                 let bytes = u32::from_le_bytes(*page.first_chunk().ok_or_else(cut)?);
-                (Some(Levels { runs: Runs::new(4, 1)?, own: Vec::new() }), 4 + bytes as usize)
+                let end = 4 + bytes as usize;
+                (Some(Levels { runs: Runs::new(4, 1)?, end, own: Vec::new() }), end)
             }
             (true, encodings::BIT_PACKED) => {
                 let bytes = rows.div_ceil(8);
                 let own = packed_run(page.get(..bytes).ok_or_else(cut)?);
-                (Some(Levels { runs: Runs::new(0, 1)?, own }), bytes)
+                (Some(Levels { runs: Runs::new(0, 1)?, end: own.len(), own }), bytes)
             }
             (true, other) => return Err(Bad::encoding(other)),
         };
@@ -227,11 +264,11 @@ impl ColumnReader {
     fn take(&mut self, input: &[u8], rows: usize) -> Result<(), Bad> {
         let page = page(&self.body, &self.own, input);
         self.page_rows -= rows;
-        let Some(Levels { runs, own }) = &mut self.levels else {
+        let Some(Levels { runs, end, own }) = &mut self.levels else {
             self.validity.append_n(rows, true);
             return self.values.append(page, rows);
         };
-        let levels = if own.is_empty() { page } else { own };
+        let levels = &(if own.is_empty() { page } else { own })[..*end];
         let mut left = rows;
         while left > 0 {
             left -= match runs.next(levels, left)? {

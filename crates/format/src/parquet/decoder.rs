@@ -8,7 +8,7 @@ use headrace_io::ReadAt;
 
 use super::bad::Bad;
 use super::codec::Codec;
-use super::column::ColumnReader;
+use super::column::{ChunkFacts, ColumnReader};
 use super::table::{KnownFile, ParquetTable, chunk_bytes};
 use super::target::Target;
 use crate::error::{FormatError, Result};
@@ -20,6 +20,13 @@ const BATCH_ROWS_MIN: u64 = 1 << 10;
 const BATCH_ROWS_MAX: u64 = 1 << 16;
 /// About what a text takes if the file has codes of it.
 const TEXT_BYTES_MIN: u64 = 16;
+
+/// Rows that are read before anything is known of the dictionaries of a column chunk.
+const FIRST_ROWS: u64 = 64;
+/// What texts of a dictionary may take that are read together, if all of them are the longest.
+const TEXTS_BYTES: u64 = 4 << 20;
+/// Of a page, whatever its column chunk claims to have.
+const PAGE_BYTES: usize = 16 << 20;
 
 /// Reads the columns of a feed.
 pub(super) struct Decoder {
@@ -45,7 +52,12 @@ impl Decoder {
             let chunk = file.chunk(segment.batch, column);
             let target = &file.columns[column].target;
             let codec = Codec::new(chunk.compression());
-            let codec = codec.map_err(|bad| corrupt(file, segment.batch, column, 0, bad))?;
+            let facts = ChunkFacts {
+                codec: codec.map_err(|bad| corrupt(file, segment.batch, column, 0, bad))?,
+                may_have_nulls: chunk.column_descr().max_def_level() > 0,
+                rows: chunk.num_values() as usize,
+                page_bytes_max: (chunk.uncompressed_size() as usize).max(PAGE_BYTES),
+            };
             row_bytes += match target {
                 Target::Fixed { bytes, .. } => *bytes as u64,
                 Target::Bytes { .. } => {
@@ -59,26 +71,54 @@ impl Decoder {
                 self.readers.truncate(at);
                 self.readers.push((target.clone(), ColumnReader::new(values)));
             }
-            let may_have_nulls = chunk.column_descr().max_def_level() > 0;
-            self.readers[at].1.begin(codec, may_have_nulls, segment.first_row as usize);
+            self.readers[at].1.begin(facts, segment.first_row as usize);
         }
         self.batch_rows = (BATCH_BYTES / row_bytes.max(1)).clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX);
         Ok(())
     }
 
-    /// The columns of the next rows.
-    fn read(&mut self, encoded: &Encoded<'_>, rows: usize) -> Result<Vec<ArrayRef>> {
+    /// Reads the next rows of all columns: as many as fill a batch, which with codes of long texts may be few.
+    fn read(&mut self, encoded: &Encoded<'_>) -> Result<u64> {
+        let left = u64::from(encoded.segment.rows) - encoded.taken;
+        let (rows_max, mut rows) = (self.batch_rows.min(left), 0);
+        loop {
+            let texts = self.readers.iter().map(|(_, reader)| reader.text_bytes());
+            let (bytes, longest) = texts.fold((0, 1), |(all, one), (a, b)| (all + a, one.max(b)));
+            if rows == rows_max || bytes as u64 >= BATCH_BYTES {
+                break;
+            }
+            let step = match encoded.taken + rows {
+                0 => FIRST_ROWS,
+                _ => (TEXTS_BYTES / longest as u64).max(FIRST_ROWS),
+            };
+            let step = step.min(rows_max - rows);
+            self.read_rows(encoded, step as usize)?;
+            rows += step;
+        }
+        Ok(rows)
+    }
+
+    fn read_rows(&mut self, encoded: &Encoded<'_>, rows: usize) -> Result<()> {
         let group = encoded.segment.batch;
         let file = &self.table.files[encoded.segment.file as usize];
-        let mut arrays = Vec::with_capacity(self.columns.len());
         let columns = self.readers.iter_mut().zip(&self.columns).zip(encoded.buffers);
         for (((_, reader), &column), buffer) in columns {
             let read = reader.read(buffer, rows);
             read.map_err(|bad| corrupt(file, group, column, reader.at(), bad))?;
-            let made = reader.finish().map_err(|cause| Bad::new(cause.to_string()));
-            arrays.push(made.map_err(|bad| corrupt(file, group, column, reader.at(), bad))?);
         }
-        Ok(arrays)
+        Ok(())
+    }
+
+    /// The columns of the rows that were read.
+    fn made(&mut self, encoded: &Encoded<'_>) -> Result<Vec<ArrayRef>> {
+        let group = encoded.segment.batch;
+        let file = &self.table.files[encoded.segment.file as usize];
+        let readers = self.readers.iter_mut().zip(&self.columns);
+        let made = readers.map(|((_, reader), &column)| {
+            let made = reader.finish().map_err(|cause| Bad::new(cause.to_string()));
+            made.map_err(|bad| corrupt(file, group, column, reader.at(), bad))
+        });
+        made.collect()
     }
 }
 
@@ -94,11 +134,11 @@ impl SegmentDecoder for Decoder {
         if encoded.taken == 0 {
             self.begin(encoded)?;
         }
-        let rows = self.batch_rows.min(u64::from(encoded.segment.rows) - encoded.taken);
+        let rows = self.read(encoded)?;
         if rows == 0 {
             return Ok(None);
         }
-        let arrays = self.read(encoded, rows as usize)?;
+        let arrays = self.made(encoded)?;
         encoded.taken += rows;
         let names = self.columns.iter().map(|&column| self.table.name_of(column));
         let fields =

@@ -3,6 +3,9 @@
 use super::bad::Bad;
 use super::runs::{GROUP, unpack_group};
 
+/// Values of a page at most: of equal ones a few bytes say how many there are.
+const VALUES_MAX: usize = 1 << 26;
+
 /// The integers that begin at a byte, which then is the one behind them; of more than `most` is an error.
 pub(super) fn integers(bytes: &[u8], at: &mut usize, most: usize) -> Result<Vec<i64>, Bad> {
     let mut input = Input { bytes, at: *at };
@@ -10,7 +13,7 @@ pub(super) fn integers(bytes: &[u8], at: &mut usize, most: usize) -> Result<Vec<
     let parts = input.size("parts of a block")?;
     let count = input.size("values")?;
     let first = input.integer()?;
-    if count > most {
+    if count > most.min(VALUES_MAX) {
         return Err(Bad::new(format!("{count} differences in a page of {most} values")));
     }
     if block == 0

@@ -159,6 +159,11 @@ impl<T: Value> Fixed<T> {
 }
 
 impl<T: Value> super::values::Values for Fixed<T> {
+    fn begin(&mut self) {
+        self.dictionary.clear();
+        self.out.clear();
+    }
+
     fn set_dictionary(&mut self, page: &[u8], values: usize) -> Result<(), Bad> {
         let bytes = values.checked_mul(self.stored.bytes()).and_then(|size| page.get(..size));
         let bytes = bytes.filter(|_| self.stored != Stored::Bit);

@@ -29,7 +29,6 @@ pub(super) enum PageKind {
     /// Levels lie before the values, as they are.
     DataV2 {
         encoding: i32,
-        has_nulls: bool,
         level_bytes: usize,
         is_compressed: bool,
     },
@@ -102,8 +101,11 @@ impl Fields {
                 let level_bytes = of(4).zip(of(5)).and_then(|(a, b)| a.checked_add(b));
                 let level_bytes =
                     level_bytes.ok_or_else(|| Bad::new("levels of a negative size"))?;
-                let (has_nulls, is_compressed) = (self.ints[1] != 0, !self.is_plain);
-                PageKind::DataV2 { encoding: encoding(3), has_nulls, level_bytes, is_compressed }
+                PageKind::DataV2 {
+                    encoding: encoding(3),
+                    level_bytes,
+                    is_compressed: !self.is_plain,
+                }
             }
             _ => PageKind::Other,
         })

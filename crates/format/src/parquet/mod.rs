@@ -5,8 +5,8 @@
 //! ```text
 //! metadata, read by others ──► ParquetTable: columns, statistics, row groups
 //!                                   │
-//!    needed columns, bounds ────────┼─feed──► chunks: for each column of a row group the bytes of its pages, which the
-//!                                   │         race reads as they lie; row groups that the bounds rule out are not
+//!    needed columns, bounds ────────┼─feed──► chunks: for each column of a row group the bytes of its pages, as they lie;
+//!                                   │         no chunk for row groups that the bounds rule out
 //!                                   │
 //!                                   └─segment_decoder, one a thread:
 //!                                        header ─► codec ─► levels, values ──► batches of a core's cache

@@ -88,8 +88,12 @@ impl Runs {
         let value = bytes.get(self.at..self.at + width).ok_or_else(cut)?;
         let mut four = [0; 4];
         four[..width].copy_from_slice(value);
+        let value = u32::from_le_bytes(four);
+        if value.checked_shr(self.bits).is_some_and(|beyond| beyond > 0) {
+            return Err(Bad::new(format!("a number of more than {} bits", self.bits)));
+        }
         self.at += width;
-        (self.same, self.left) = (Some(u32::from_le_bytes(four)), count);
+        (self.same, self.left) = (Some(value), count);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use headrace_io::{FileIdentity, ReadAt};
 
 use super::decoder::Decoder;
 use super::feed::ParquetFeed;
-use super::table::ParquetTable;
+use super::table::{KnownFile, ParquetTable};
 use crate::error::{FormatError, Result};
 use crate::feed::Feed;
 use crate::options::{ChunkOptions, ColumnBound};
@@ -67,6 +67,12 @@ impl Table for ParquetTable {
 
     fn file_count(&self) -> usize {
         self.files.len()
+    }
+
+    /// A scan numbers the columns that it reads: those of another may be others of the same numbers and names.
+    fn beyond_files(&self) -> Option<String> {
+        let places = |file: &KnownFile| file.columns.iter().map(|it| it.leaf).collect::<Vec<_>>();
+        Some(format!("columns {:?}", self.files.iter().map(places).collect::<Vec<_>>()))
     }
 
     fn file_path(&self, file: usize) -> Option<&Path> {

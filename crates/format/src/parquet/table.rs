@@ -8,7 +8,7 @@ use headrace_io::{ReadAt, SourceFile};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 
 use super::codec;
-use super::codes::{Dictionary, KnownTexts};
+use super::codes::{Dictionary, KnownTexts, TextColumn};
 use super::statistics::{Claims, of_both};
 use super::target::Target;
 use crate::table::ColumnStats;
@@ -49,6 +49,12 @@ impl KnownFile {
 
     pub fn chunk(&self, group: u32, column: usize) -> &ColumnChunkMetaData {
         self.group(group).column(self.columns[column].leaf)
+    }
+
+    /// Whether no value of a column can be NULL.
+    fn is_required(&self, column: usize) -> bool {
+        let leaves = self.metadata.file_metadata().schema_descr().columns();
+        leaves[self.columns[column].leaf].max_def_level() == 0
     }
 
     pub fn claims(&self, group: u32, column: usize) -> Claims {
@@ -97,16 +103,14 @@ impl ParquetTable {
             let claims = claims.unwrap_or_default();
             let bytes = groups()
                 .map(|(file, group, _)| file.chunk(group, column).uncompressed_size() as u64);
-            ColumnStats {
-                min: claims.min,
-                max: claims.max,
-                null_count: claims.nulls,
-                bytes: bytes.sum(),
-            }
+            // A claim, unless the file has no place for NULLs.
+            let is_required = files.iter().all(|file| file.is_required(column));
+            let null_count = claims.nulls.filter(|&nulls| nulls > 0 || is_required);
+            ColumnStats { min: claims.min, max: claims.max, null_count, bytes: bytes.sum() }
         };
         let columns = (0..schema.fields().len()).map(stats).collect();
         let dictionaries = (0..schema.fields().len()).map(|column| dictionary(&files, column));
-        let dictionaries = dictionaries.collect();
+        let dictionaries: Vec<Option<_>> = dictionaries.collect();
         Ok(Self { schema, rows, columns, dictionaries, files })
     }
 
@@ -123,6 +127,18 @@ impl ParquetTable {
         groups.max().unwrap_or(0)
     }
 
+    /// Why rows with these columns had better stay where they are, if they had: texts much longer than their codes are
+    /// copied for pipelines, and are not for the planner.
+    pub fn long_texts(&self) -> Option<String> {
+        let columns = 0..self.schema.fields().len();
+        let long =
+            columns.filter(|&column| self.dictionaries[column].is_none()).find_map(|column| {
+                let why = self.files.iter().find_map(|file| long_texts(file, column))?;
+                Some(format!("column {}: {why}", self.name_of(column)))
+            });
+        long
+    }
+
     /// The dictionary of a column of codes.
     pub(super) fn texts_of(&self, column: usize) -> Option<&Arc<Dictionary>> {
         self.dictionaries.get(column)?.as_ref()
@@ -136,12 +152,34 @@ impl ParquetTable {
 
 /// All texts of a column, if the files' dictionaries have them.
 fn dictionary(files: &[KnownFile], column: usize) -> Option<Arc<Dictionary>> {
-    let texts = |file: &KnownFile| {
-        let FileColumn { leaf, target } = &file.columns[column];
-        target.is_text().then(|| file.texts.of(&*file.source, &file.metadata, *leaf))?
+    let text = |file: &'_ KnownFile| file.columns[column].target.is_text();
+    let columns = files.iter().map(|file| TextColumn {
+        file: &*file.source,
+        metadata: &file.metadata,
+        leaf: file.columns[column].leaf,
+        known: &file.texts,
+    });
+    let columns: Vec<_> = columns.collect();
+    files.iter().all(text).then(|| Dictionary::of(&columns).map(Arc::new))?
+}
+
+fn long_texts(file: &KnownFile, column: usize) -> Option<String> {
+    const LONG_BYTES: i64 = 64;
+    const TIMES: i64 = 4;
+    if !matches!(file.columns[column].target, Target::Bytes { .. }) {
+        return None;
+    }
+    let chunks = (0..file.metadata.num_row_groups() as u32).map(|group| file.chunk(group, column));
+    let sizes = chunks.map(|chunk| {
+        let told = chunk.unencoded_byte_array_data_bytes().unwrap_or(0);
+        (chunk.num_values(), chunk.uncompressed_size(), told)
+    });
+    let sum = |(a, b, c): (i64, i64, i64), (d, e, f): (i64, i64, i64)| {
+        (a.saturating_add(d), b.saturating_add(e), c.saturating_add(f))
     };
-    let texts = files.iter().map(texts).collect::<Option<Vec<_>>>()?;
-    Dictionary::new(texts.into_iter()).map(Arc::new)
+    let (rows, stored, told) = sizes.fold((0, 0, 0), sum);
+    let is_long = told > rows.saturating_mul(LONG_BYTES) && told > stored.saturating_mul(TIMES);
+    is_long.then(|| format!("texts of {told} bytes lie in {stored} with a dictionary"))
 }
 
 fn known(schema: &SchemaRef, file: ParquetFile) -> std::result::Result<KnownFile, String> {
@@ -180,9 +218,8 @@ fn check(
     if !codec::is_read(chunk.compression()) {
         return Err(format!("compression {} is not read", chunk.compression()));
     }
-    let size = u64::try_from(chunk.uncompressed_size()).ok();
-    match chunk_bytes(chunk).zip(size) {
-        Some((bytes, _)) if bytes.end <= file_bytes => Ok(()),
+    match chunk_bytes(chunk) {
+        Some(bytes) if bytes.end <= file_bytes && chunk.uncompressed_size() >= 0 => Ok(()),
         _ => Err("its bytes are not all in the file".to_string()),
     }
 }

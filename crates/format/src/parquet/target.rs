@@ -25,9 +25,7 @@ impl Target {
     pub fn is_text(&self) -> bool {
         *self == Self::Bytes { is_text: true }
     }
-}
 
-impl Target {
     /// For values that are of one type in a file, and are to be of another in a table: they may differ in how values
     /// lie, not in what they are.
     ///

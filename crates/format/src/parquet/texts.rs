@@ -41,6 +41,8 @@ pub(super) struct Texts {
     /// Of the dictionary: its bytes, and where its values lie there.
     known: Vec<u8>,
     places: Vec<(u32, u32)>,
+    /// Bytes of the longest.
+    longest: usize,
     coding: Coding,
     bytes: Vec<u8>,
     /// The end of each value: in all of a batch there may be more than 2^31 bytes.
@@ -50,7 +52,7 @@ pub(super) struct Texts {
 impl Texts {
     pub fn new(is_text: bool) -> Self {
         let (known, places, bytes, ends) = Default::default();
-        Self { is_text, known, places, coding: Coding::Plain { at: 0 }, bytes, ends }
+        Self { is_text, known, places, longest: 0, coding: Coding::Plain { at: 0 }, bytes, ends }
     }
 
     /// The values of the dictionary.
@@ -107,13 +109,24 @@ fn plain(page: &[u8], at: &mut usize) -> Result<Range<usize>, Bad> {
 }
 
 impl Values for Texts {
-    fn set_dictionary(&mut self, page: &[u8], values: usize) -> Result<(), Bad> {
+    fn begin(&mut self) {
         self.known.clear();
         self.places.clear();
+        self.longest = 0;
+        self.clear();
+    }
+
+    fn text_bytes(&self) -> (usize, usize) {
+        (self.bytes.len(), self.longest)
+    }
+
+    fn set_dictionary(&mut self, page: &[u8], values: usize) -> Result<(), Bad> {
+        self.begin();
         self.known.extend(page);
         let mut at = 0;
         for _ in 0..values {
             let place = plain(page, &mut at)?;
+            self.longest = self.longest.max(place.len());
             self.places.push((place.start as u32, place.len() as u32));
         }
         Ok(())

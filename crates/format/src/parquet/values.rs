@@ -8,6 +8,9 @@ use super::bad::Bad;
 
 /// What makes an array of the values of pages.
 pub(super) trait Values: Send {
+    /// A column chunk begins, of which no dictionary is known.
+    fn begin(&mut self);
+
     /// From here on codes are of this dictionary.
     fn set_dictionary(&mut self, page: &[u8], values: usize) -> Result<(), Bad>;
 
@@ -29,6 +32,11 @@ pub(super) trait Values: Send {
     fn spread(&mut self, levels: &[u32], there: usize);
 
     fn clear(&mut self);
+
+    /// Bytes that were appended, and of the longest value of the dictionary; none where all values have one width.
+    fn text_bytes(&self) -> (usize, usize) {
+        (0, 0)
+    }
 
     /// The array of all that was appended since the last one.
     fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError>;
