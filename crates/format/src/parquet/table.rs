@@ -131,12 +131,10 @@ impl ParquetTable {
     /// copied for pipelines, and are not for the planner.
     pub fn long_texts(&self) -> Option<String> {
         let columns = 0..self.schema.fields().len();
-        let long =
-            columns.filter(|&column| self.dictionaries[column].is_none()).find_map(|column| {
-                let why = self.files.iter().find_map(|file| long_texts(file, column))?;
-                Some(format!("column {}: {why}", self.name_of(column)))
-            });
-        long
+        columns.filter(|&column| self.dictionaries[column].is_none()).find_map(|column| {
+            let why = self.files.iter().find_map(|file| long_texts(file, column))?;
+            Some(format!("column {}: {why}", self.name_of(column)))
+        })
     }
 
     /// The dictionary of a column of codes.
