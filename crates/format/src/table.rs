@@ -45,6 +45,11 @@ pub trait Table: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether only the cores decode its segments, so that a device waits for them and keeps nothing.
+    fn needs_cores(&self) -> bool {
+        false
+    }
+
     /// How its bytes may be treated.
     fn policy(&self) -> InputPolicy {
         InputPolicy::default()

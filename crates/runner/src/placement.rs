@@ -349,6 +349,11 @@ impl Runner {
             let why = WhyNot::new("auto: a kernel is not made for rows that operators make");
             return Err(why.into());
         }
+        if source.needs_cores() {
+            let why =
+                WhyNot::new("auto: the cores decode the table, and a GPU would wait for them");
+            return Err(why.into());
+        }
         if !may_have_gpus() || settings.behind {
             // Without a GPU this tells why, at no cost. Behind the queries it opens one: no client waits, and the choice
             // needs the bytes that it keeps.
@@ -378,7 +383,8 @@ impl Runner {
     /// Whether the columns of a pipeline may stay on the GPUs.
     pub(crate) fn may_keep(&self, pipeline: &Pipeline, table: &StreamTable) -> bool {
         let bytes = table.columns_bytes(&pipeline.source.ordinals);
-        !table.source().comes_once() && bytes <= self.device_cache_bytes()
+        let stays = !table.source().comes_once() && !table.source().needs_cores();
+        stays && bytes <= self.device_cache_bytes()
     }
 
     /// Where a stage of a program will run that reads a table or batches, as far as that can be told before the builds that

@@ -28,6 +28,10 @@ const TEXTS_BYTES: u64 = 4 << 20;
 /// Of a page, whatever its column chunk claims to have.
 const PAGE_BYTES: usize = 16 << 20;
 
+/// What helps against a file that is corrupt.
+const REPAIR: &str =
+    "it is damaged or not whole: write it again, or move it out of its table's folder";
+
 /// Reads the columns of a feed.
 pub(super) struct Decoder {
     table: Arc<ParquetTable>,
@@ -126,7 +130,8 @@ fn corrupt(file: &KnownFile, group: u32, column: usize, at: usize, bad: Bad) -> 
     let chunk = file.chunk(group, column);
     let from = chunk_bytes(chunk).map_or(0, |bytes| bytes.start);
     let place = format!("row group {group}, column {}", chunk.column_path().string());
-    FormatError::corrupt(file.source.path(), from + at as u64, place, bad.0)
+    let cause = format!("{}\nhint: {REPAIR}", bad.0);
+    FormatError::corrupt(file.source.path(), from + at as u64, place, cause)
 }
 
 impl SegmentDecoder for Decoder {

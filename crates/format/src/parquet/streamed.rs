@@ -30,6 +30,10 @@ impl Table for ParquetTable {
         &self.schema
     }
 
+    fn needs_cores(&self) -> bool {
+        true
+    }
+
     fn rows(&self) -> Option<u64> {
         Some(self.rows)
     }
