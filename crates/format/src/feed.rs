@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use headrace_io::{ChunkFeed, FedChunk, FeedBounds, ReadAt, ReadSpec};
-use headrace_ir::{Chunk, Encoding};
+use headrace_ir::{Chunk, Encoding, Extent, Segment};
 
 use crate::Result;
 use crate::options::ColumnBound;
@@ -61,6 +61,12 @@ impl FirstBy {
     }
 }
 
+/// What is read of a segment.
+pub(crate) fn reads_of(segment: &Segment) -> impl Iterator<Item = ReadSpec> + '_ {
+    let file = segment.file as usize;
+    segment.extents().map(move |Extent { offset, bytes }| ReadSpec { file, offset, bytes })
+}
+
 /// A chunk with what is read of it: each extent of each segment, from the file that the segment lies in.
 pub(crate) fn fed(
     chunk: Chunk,
@@ -69,9 +75,8 @@ pub(crate) fn fed(
     let (mut reads, mut files) = (Vec::new(), Vec::new());
     for segment in &chunk.segments {
         let from = file_of(segment.file)?;
-        for extent in segment.extents() {
-            let (file, offset) = (segment.file as usize, extent.offset);
-            reads.push(ReadSpec { file, offset, bytes: extent.bytes });
+        for read in reads_of(segment) {
+            reads.push(read);
             files.push(Arc::clone(&from));
         }
     }

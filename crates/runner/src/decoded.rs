@@ -247,7 +247,7 @@ mod tests {
     fn read(table: Arc<dyn Table>, chunks_max: usize) -> (u64, u64) {
         let mut feed = table.feed(&[0, 1, 2], &[], ChunkOptions::default()).unwrap();
         for _ in 0..chunks_max {
-            // Whoever has nothing yet has it soon.
+            // Other threads decode meanwhile.
             let next = loop {
                 match feed.poll_next(Waker::noop()) {
                     Poll::Ready(next) => break next,
@@ -290,7 +290,7 @@ mod tests {
         }
         let started = std::time::Instant::now();
         while threads() > 0 {
-            assert!(started.elapsed().as_secs() < 60, "threads that decode for nobody");
+            assert!(started.elapsed().as_secs() < 60, "threads that still decode");
             std::thread::yield_now();
         }
     }

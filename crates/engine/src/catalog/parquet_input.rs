@@ -28,7 +28,7 @@ pub struct ParquetInput {
     pub(super) metadata: Arc<ParquetMetaData>,
     /// The columns that its reader makes of it.
     pub(super) columns: SchemaRef,
-    /// Texts of columns, as far as somebody asked for them.
+    /// Texts of the columns that were asked for.
     pub(super) texts: Arc<KnownTexts>,
 }
 

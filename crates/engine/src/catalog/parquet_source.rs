@@ -34,6 +34,7 @@ use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselize
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use headrace_format::parquet::REPAIR;
 use headrace_io::ReadAt;
 use tokio::task::spawn_blocking;
 
@@ -44,10 +45,6 @@ use super::parquet_metadata::INT96_UNIT;
 use super::parquet_parts::{ByParts, Parts};
 use super::pipe::shown;
 use super::refusal::refused;
-
-/// What helps against a file that cannot be read.
-pub const REPAIR: &str =
-    "it is damaged or not whole: write it again, or move it out of its table's folder";
 
 /// What is wrong with a file that its reader panics at.
 pub const PANICKED: &str = "the reader of Parquet files panicked";

@@ -47,28 +47,26 @@ pub struct NotStreamed {
 pub fn streamed(scan: &DataSourceExec, slots_bytes: u64) -> Option<Result<Streamed, NotStreamed>> {
     let config = scan.data_source().downcast_ref::<FileScanConfig>().filter(|_| slots_bytes > 0)?;
     let source = config.file_source().downcast_ref::<NamingSource>()?;
-    let streamed = table_of(config, source, slots_bytes);
-    Some(
-        streamed
-            .map_err(|why| NotStreamed { why: WhyNot::new(why), is_for_planner: false })
-            .and_then(|(streamed, long_texts)| match long_texts {
-                None => Ok(streamed),
-                Some(why) => Err(NotStreamed { why: WhyNot::new(why), is_for_planner: true }),
-            }),
-    )
+    Some(table_of(config, source, slots_bytes))
+}
+
+impl From<String> for NotStreamed {
+    fn from(why: String) -> Self {
+        Self { why: WhyNot::new(why), is_for_planner: false }
+    }
 }
 
 fn table_of(
     config: &FileScanConfig,
     source: &NamingSource,
     slots_bytes: u64,
-) -> Result<(Streamed, Option<String>), String> {
+) -> Result<Streamed, NotStreamed> {
     if config.limit.is_some() {
-        return Err("a scan with LIMIT is left to the planner".to_string());
+        return Err("a scan with LIMIT is left to the planner".to_string().into());
     }
     let inner = source.inner.downcast_ref::<ParquetSource>();
     if inner.is_none_or(|inner| inner.table_parquet_options().global.pushdown_filters) {
-        return Err("the planner's reader filters rows".to_string());
+        return Err("the planner's reader filters rows".to_string().into());
     }
     let schema = Arc::clone(config.file_source().table_schema().table_schema());
     let projection: Vec<ProjectionExpr> = match config.file_source().projection() {
@@ -82,29 +80,33 @@ fn table_of(
     // Columns of folders and of files' names: a file may have one of the same name, which is another.
     let of_files = config.file_source().table_schema().file_schema().fields().len();
     if columns.iter().any(|&column| column >= of_files) {
-        return Err("a column does not lie in the files".to_string());
+        return Err("a column does not lie in the files".to_string().into());
     }
     let inputs = inputs(config)?;
     let (Some(first), false) = (inputs.first(), columns.is_empty()) else {
-        return Err("nothing of the files is read but how many rows there are".to_string());
+        return Err("nothing of the files is read but how many rows there are".to_string().into());
     };
     let wanted = Arc::new(schema.project(&columns).map_err(|error| error.to_string())?);
-    let files = inputs.iter().map(|input| file_of(input, &wanted)).collect::<Result<_, _>>()?;
+    let files =
+        inputs.iter().map(|input| file_of(input, &wanted)).collect::<Result<_, String>>()?;
     let table = ParquetTable::new(wanted, files)?;
     let all: Vec<usize> = (0..columns.len()).collect();
     let slot_bytes = table.group_bytes_max(&all);
     if slot_bytes.saturating_mul(SLOTS_MIN) > slots_bytes {
         return Err(format!(
             "a row group of {slot_bytes} bytes is too large for the {slots_bytes} bytes of memory for reading"
-        ));
+        )
+        .into());
     }
     let name = match inputs.len() {
         1 => shown(first.source.path()).display().to_string(),
         files => format!("{} and {} more", shown(first.source.path()).display(), files - 1),
     };
-    let long_texts = table.long_texts();
+    if let Some(why) = table.long_texts() {
+        return Err(NotStreamed { why: WhyNot::new(why), is_for_planner: true });
+    }
     let table = Arc::new(StreamTable::new(name, Arc::new(table)));
-    Ok((Streamed { table, columns, schema, projection }, long_texts))
+    Ok(Streamed { table, columns, schema, projection })
 }
 
 fn all_columns(schema: &Schema) -> Vec<ProjectionExpr> {

@@ -32,7 +32,7 @@ const CHUNKS_MAX: usize = 4096;
 /// Texts of a table at most.
 const TEXTS_MAX: usize = 1 << 14;
 
-/// The texts of columns of a file, as far as somebody asked for them. They are kept with the file's metadata.
+/// The texts of those columns of a file that were asked for. They are kept with the file's metadata.
 #[derive(Debug, Default)]
 pub struct KnownTexts(Mutex<HashMap<usize, Option<Texted>>>);
 

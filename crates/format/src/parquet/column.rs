@@ -32,11 +32,22 @@ struct Levels {
     own: Vec<u8>,
 }
 
+impl Levels {
+    fn new(at: usize, end: usize, own: Vec<u8>) -> Self {
+        Self { runs: Runs::of_levels(at), end, own }
+    }
+}
+
+/// The levels of a page, and where its values begin.
+type PageFront = (Option<Levels>, usize);
+
+const LEVELS_CUT: &str = "the levels of a page are cut off";
+
 /// What is known of a column chunk.
 pub(super) struct ChunkFacts {
     pub codec: Codec,
     pub may_have_nulls: bool,
-    /// Those that no page has had yet.
+    /// Rows of the pages that were not begun.
     pub rows: usize,
     /// Of a page, decompressed.
     pub page_bytes_max: usize,
@@ -171,25 +182,15 @@ impl ColumnReader {
                 }
                 PageKind::Data { encoding, level_encoding } => {
                     self.load(input, stored, header.plain_bytes, 0)?;
-                    self.begin_page(input, header.values, encoding, level_encoding)?;
+                    let levels = self.levels_before(input, header.values, level_encoding)?;
+                    self.begin_page(input, header.values, encoding, levels)?;
                 }
                 PageKind::DataV2 { encoding, level_bytes, is_compressed } => {
                     let plain = if is_compressed { level_bytes } else { stored.len() };
                     self.load(input, stored, header.plain_bytes, plain)?;
-                    let page = page(&self.body, &self.own, input);
-                    if level_bytes > page.len() {
-                        return Err(Bad::new("the levels of a page are cut off"));
-                    }
-                    self.levels = match self.chunk.may_have_nulls && level_bytes > 0 {
-                        true => Some(Levels {
-                            runs: Runs::new(0, 1)?,
-                            end: level_bytes,
-                            own: Vec::new(),
-                        }),
-                        false => None,
-                    };
-                    self.values.begin_page(encoding, page, level_bytes, header.values)?;
-                    self.page_rows = header.values;
+                    let has_levels = self.chunk.may_have_nulls && level_bytes > 0;
+                    let levels = has_levels.then(|| Levels::new(0, level_bytes, Vec::new()));
+                    self.begin_page(input, header.values, encoding, (levels, level_bytes))?;
                 }
             }
         }
@@ -213,7 +214,7 @@ impl ColumnReader {
         }
         let stored = &input[stored];
         let (Some((levels, stored)), true) = (stored.split_at_checked(plain), plain <= size) else {
-            return Err(Bad::new("the levels of a page are cut off"));
+            return Err(Bad::new(LEVELS_CUT));
         };
         if self.own.len() < size {
             let more = size - self.own.len();
@@ -228,31 +229,36 @@ impl ColumnReader {
         Ok(())
     }
 
+    /// The levels at the front of a page of the first version, and where its values begin.
+    fn levels_before(&self, input: &[u8], rows: usize, encoding: i32) -> Result<PageFront, Bad> {
+        let page = page(&self.body, &self.own, input);
+        let cut = || Bad::new(LEVELS_CUT);
+        Ok(match (self.chunk.may_have_nulls, encoding) {
+            (false, _) => (None, 0),
+            (true, encodings::RLE) => {
+                let bytes = u32::from_le_bytes(*page.first_chunk().ok_or_else(cut)?);
+                let end = 4 + bytes as usize;
+                (Some(Levels::new(4, end, Vec::new())), end)
+            }
+            (true, encodings::BIT_PACKED) => {
+                let bytes = rows.div_ceil(8);
+                let own = packed_run(page.get(..bytes).ok_or_else(cut)?);
+                (Some(Levels::new(0, own.len(), own)), bytes)
+            }
+            (true, other) => return Err(Bad::encoding(other)),
+        })
+    }
+
     fn begin_page(
         &mut self,
         input: &[u8],
         rows: usize,
         encoding: i32,
-        level_encoding: i32,
+        (levels, at): PageFront,
     ) -> Result<(), Bad> {
         let page = page(&self.body, &self.own, input);
-        let cut = || Bad::new("the levels of a page are cut off");
-        let (levels, at) = match (self.chunk.may_have_nulls, level_encoding) {
-            (false, _) => (None, 0),
-            (true, encodings::RLE) => {
-                let bytes = u32::from_le_bytes(*page.first_chunk().ok_or_else(cut)?);
-                let end = 4 + bytes as usize;
-                (Some(Levels { runs: Runs::new(4, 1)?, end, own: Vec::new() }), end)
-            }
-            (true, encodings::BIT_PACKED) => {
-                let bytes = rows.div_ceil(8);
-                let own = packed_run(page.get(..bytes).ok_or_else(cut)?);
-                (Some(Levels { runs: Runs::new(0, 1)?, end: own.len(), own }), bytes)
-            }
-            (true, other) => return Err(Bad::encoding(other)),
-        };
         if at > page.len() {
-            return Err(cut());
+            return Err(Bad::new(LEVELS_CUT));
         }
         self.levels = levels;
         self.values.begin_page(encoding, page, at, rows)?;

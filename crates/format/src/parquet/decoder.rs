@@ -28,8 +28,8 @@ const TEXTS_BYTES: u64 = 4 << 20;
 /// Of a page, whatever its column chunk claims to have.
 const PAGE_BYTES: usize = 16 << 20;
 
-/// What helps against a file that is corrupt.
-const REPAIR: &str =
+/// What helps against a file that cannot be read.
+pub const REPAIR: &str =
     "it is damaged or not whole: write it again, or move it out of its table's folder";
 
 /// Reads the columns of a feed.

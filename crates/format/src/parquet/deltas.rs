@@ -64,7 +64,7 @@ pub(super) fn lengths(bytes: &[u8], at: &mut usize, most: usize) -> Result<Vec<u
         .collect()
 }
 
-/// Values of one width each, of which each begins as the one before; their bytes follow each other.
+/// Values of one width each. Each begins as the one before it; their bytes follow each other.
 pub(super) fn prefixed(page: &[u8], at: usize, most: usize, width: usize) -> Result<Vec<u8>, Bad> {
     let mut at = at;
     let prefixes = lengths(page, &mut at, most)?;
@@ -119,8 +119,8 @@ impl Iterator for Packed<'_> {
         } else {
             if self.next.is_multiple_of(GROUP) {
                 let from = self.next / GROUP * self.bits as usize * GROUP / 8;
-                let to = self.packed.len().min(from + 4 * GROUP);
-                self.group = unpack_group(self.bits, self.packed.get(from..to).unwrap_or_default());
+                let packed = self.packed.get(from..).unwrap_or_default();
+                unpack_group(self.bits, packed, &mut self.group);
             }
             self.group[self.next % GROUP].into()
         };

@@ -9,7 +9,7 @@ use headrace_ir::{Chunk, ColumnExtents, Encoding, Extent, Segment};
 use super::table::{ParquetTable, chunk_bytes};
 use crate::Result;
 use crate::arrow::encoding;
-use crate::feed::{ChunkTotals, Feed, FeedFacts, FirstBy, fed};
+use crate::feed::{ChunkTotals, Feed, FeedFacts, FirstBy, fed, reads_of};
 use crate::options::{ChunkOptions, ColumnBound, Filling};
 
 /// Rows that are worth reading a row group once more.
@@ -81,7 +81,7 @@ impl ParquetFeed {
         let segments = parts.iter().map(|part| self.segment(*part));
         let (mut slot_bytes, mut bytes) = (0, 0);
         for segment in segments {
-            let reads: Vec<_> = reads(&segment).collect();
+            let reads: Vec<_> = reads_of(&segment).collect();
             slot_bytes = slot_bytes.max(ReadSpec::slot_bytes_of(&reads));
             bytes += reads.iter().map(|read| read.bytes).sum::<u64>();
         }
@@ -135,7 +135,7 @@ impl ParquetFeed {
         let (mut chunk, mut filling, mut slot_bytes) = (Chunk::default(), Filling::default(), 0);
         while let Some(part) = self.next_part() {
             let segment = self.segment(part);
-            let reads: Vec<_> = reads(&segment).collect();
+            let reads: Vec<_> = reads_of(&segment).collect();
             let bytes = reads.iter().map(|read| read.bytes).sum();
             slot_bytes += ReadSpec::slot_bytes_of(&reads);
             let fits = slot_bytes <= self.facts.bounds.slot_bytes;
@@ -153,15 +153,6 @@ impl ParquetFeed {
         let files = &self.table.files;
         fed(chunk, |file| Ok(Arc::clone(&files[file as usize].source) as Arc<dyn ReadAt>)).map(Some)
     }
-}
-
-fn reads(segment: &Segment) -> impl Iterator<Item = ReadSpec> + '_ {
-    let file = segment.file as usize;
-    segment.extents().map(move |extent| ReadSpec {
-        file,
-        offset: extent.offset,
-        bytes: extent.bytes,
-    })
 }
 
 /// A row group as several parts, if it has rows enough.

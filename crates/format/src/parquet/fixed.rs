@@ -85,6 +85,13 @@ macro_rules! big_endian_of {
     };
 }
 
+/// Values of which all first bytes lie before all second ones, one after the other.
+fn together(split: &[u8], width: usize) -> Vec<u8> {
+    let values = split.len() / width;
+    let bytes = |value| (0..width).map(move |byte| split[byte * values + value]);
+    (0..values).flat_map(bytes).collect()
+}
+
 /// How the values of the current page lie.
 enum Coding {
     Plain {
@@ -107,12 +114,6 @@ enum Coding {
     Made {
         values: Vec<u8>,
         at: usize,
-    },
-    /// All first bytes of values, then all second ones.
-    Split {
-        at: usize,
-        values: usize,
-        next: usize,
     },
 }
 
@@ -184,7 +185,7 @@ impl<T: Value> super::values::Values for Fixed<T> {
         self.coding = match (encoding, self.stored) {
             (encodings::PLAIN, Stored::Bit) => Coding::Bits { at: at * 8 },
             (encodings::PLAIN, _) => Coding::Plain { at },
-            (encodings::RLE, Stored::Bit) => Coding::Numbers(Runs::new(at + 4, 1)?),
+            (encodings::RLE, Stored::Bit) => Coding::Numbers(Runs::of_levels(at + 4)),
             (encodings::PLAIN_DICTIONARY | encodings::RLE_DICTIONARY, _) => {
                 Coding::Codes(Runs::of_codes(page, at)?)
             }
@@ -196,8 +197,7 @@ impl<T: Value> super::values::Values for Fixed<T> {
                 Coding::Made { values: deltas::prefixed(page, at, values, width)?, at: 0 }
             }
             (encodings::BYTE_STREAM_SPLIT, Stored::Four | Stored::Eight | Stored::BigEndian(_)) => {
-                let values = (page.len() - at) / self.stored.bytes();
-                Coding::Split { at, values, next: 0 }
+                Coding::Made { values: together(&page[at..], self.stored.bytes()), at: 0 }
             }
             _ => return Err(Bad::encoding(encoding)),
         };
@@ -275,18 +275,6 @@ impl<T: Value> super::values::Values for Fixed<T> {
                 let some = values.get(*at..*at + count).ok_or_else(cut)?;
                 self.out.extend(some.iter().map(|&value| T::of(value)));
                 *at += count;
-            }
-            Coding::Split { at, values, next } => {
-                if *next + count > *values {
-                    return Err(cut());
-                }
-                let width = self.stored.bytes();
-                let mut together = Vec::with_capacity(count * width);
-                for value in *next..*next + count {
-                    together.extend((0..width).map(|byte| page[*at + byte * *values + value]));
-                }
-                Self::append_plain(self.stored, &together, &mut self.out);
-                *next += count;
             }
         }
         Ok(())

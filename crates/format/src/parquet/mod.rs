@@ -50,4 +50,5 @@ mod texts;
 mod values;
 
 pub use codes::KnownTexts;
+pub use decoder::REPAIR;
 pub use table::{ParquetFile, ParquetTable};

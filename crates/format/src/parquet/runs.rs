@@ -34,7 +34,12 @@ impl Runs {
         if bits > 32 {
             return Err(Bad::new(format!("codes of {bits} bits")));
         }
-        Ok(Self { at, bits, left: 0, same: None, block: Box::new([0; BLOCK]), from: 0, to: 0 })
+        Ok(Self { bits, ..Self::of_levels(at) })
+    }
+
+    /// Numbers of one bit, from a byte on.
+    pub fn of_levels(at: usize) -> Self {
+        Self { at, bits: 1, left: 0, same: None, block: Box::new([0; BLOCK]), from: 0, to: 0 }
     }
 
     /// The codes that begin at a byte, which says how many bits each has.
@@ -107,24 +112,11 @@ impl Runs {
         if count == 0 {
             return Err(Bad::new("packed numbers are cut off"));
         }
-        let unpack = UNPACK[self.bits as usize];
         let group_bytes = self.bits as usize * GROUP / 8;
-        let (mut packed, mut done) = (&rest[..there], 0);
-        while done < count {
-            let out = &mut self.block[done..done + GROUP];
-            match packed.split_at_checked(group_bytes) {
-                Some((group, rest)) => {
-                    unpack(group, out);
-                    packed = rest;
-                }
-                None => {
-                    let mut padded = [0; 4 * GROUP];
-                    padded[..packed.len()].copy_from_slice(packed);
-                    unpack(&padded, out);
-                    packed = &[];
-                }
-            }
-            done += GROUP;
+        let packed = &rest[..there];
+        let groups = self.block.as_chunks_mut().0.iter_mut().take(count.div_ceil(GROUP));
+        for (number, group) in groups.enumerate() {
+            unpack_group(self.bits, &packed[number * group_bytes..], group);
         }
         self.at += there;
         self.left = if there == size { self.left - count } else { 0 };
@@ -134,13 +126,12 @@ impl Runs {
 }
 
 /// Unpacks [`GROUP`] numbers of so many bits.
-fn unpack<const BITS: usize>(packed: &[u8], out: &mut [u32]) {
+fn unpack<const BITS: usize>(packed: &[u8], out: &mut [u32; GROUP]) {
     let mut words = [0u32; GROUP + 1];
     for (word, bytes) in words.iter_mut().zip(packed[..4 * BITS].as_chunks().0) {
         *word = u32::from_le_bytes(*bytes);
     }
     let mask = u32::MAX.checked_shr(32 - BITS as u32).unwrap_or(0);
-    let Ok(out) = <&mut [u32; GROUP]>::try_from(out) else { return };
     for (i, out) in out.iter_mut().enumerate() {
         let (word, shift) = (i * BITS / 32, i * BITS % 32);
         let both = u64::from(words[word]) | u64::from(words[word + 1]) << 32;
@@ -149,20 +140,18 @@ fn unpack<const BITS: usize>(packed: &[u8], out: &mut [u32]) {
 }
 
 /// Unpacks [`GROUP`] numbers of at most 32 bits each; fewer bytes than they take count as zeros.
-pub(super) fn unpack_group(bits: u32, packed: &[u8]) -> [u32; GROUP] {
-    let (mut out, size) = ([0; GROUP], bits as usize * GROUP / 8);
-    match packed.get(..size) {
-        Some(packed) => UNPACK[bits as usize](packed, &mut out),
+pub(super) fn unpack_group(bits: u32, packed: &[u8], out: &mut [u32; GROUP]) {
+    match packed.get(..bits as usize * GROUP / 8) {
+        Some(packed) => UNPACK[bits as usize](packed, out),
         None => {
             let mut padded = [0; 4 * GROUP];
             padded[..packed.len()].copy_from_slice(packed);
-            UNPACK[bits as usize](&padded, &mut out);
+            UNPACK[bits as usize](&padded, out);
         }
     }
-    out
 }
 
-type Unpack = fn(&[u8], &mut [u32]);
+type Unpack = fn(&[u8], &mut [u32; GROUP]);
 
 macro_rules! unpack_of {
     ($($bits:literal)*) => { [$(unpack::<$bits>),*] };

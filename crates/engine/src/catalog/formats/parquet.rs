@@ -8,13 +8,14 @@ use datafusion::common::{Result, Statistics};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileSource;
 use datafusion::parquet::file::metadata::ParquetMetaDataReader;
+use headrace_format::parquet::REPAIR;
 
 use crate::catalog::files::DataFile;
 use crate::catalog::format::{FileFormat, Inspected, Scan};
 use crate::catalog::options::ReadOptions;
 use crate::catalog::parquet_input::{FileChunks, ParquetInput};
 use crate::catalog::parquet_metadata::believed;
-use crate::catalog::parquet_source::{PANICKED, REPAIR, parquet_text, source};
+use crate::catalog::parquet_source::{PANICKED, parquet_text, source};
 use crate::catalog::refusal::refused;
 
 /// Column chunks with statistics.
