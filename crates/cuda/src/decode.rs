@@ -124,7 +124,7 @@ mod tests {
             (DeviceAccumulator::MinFloat, AccumulatorKind::Min, u64::MAX),
             (DeviceAccumulator::MaxFloat, AccumulatorKind::Max, 0),
         ] {
-            let accumulators = [Accumulator { kind, argument: None, filter: None }];
+            let accumulators = [Accumulator { kind, ..Accumulator::rows() }];
             let state = |key: u64| DenseState {
                 accumulators: vec![accumulator_state(device, &key.to_le_bytes())],
             };

@@ -39,6 +39,9 @@ pub struct ChunkOptions {
     /// Readers that are to have chunks: parts of a file that are cheap to read only as a whole are read by several of
     /// them where there are fewer.
     pub readers: u64,
+    /// Columns lie in segments as a device takes them: what must be decoded is decoded when it is read, if the table
+    /// [can](crate::Table::is_decoded_by_readers).
+    pub is_plain: bool,
     /// Overhead of each extent in the holder of a chunk: counted if a further segment would make a
     /// chunk too large, or make it [`CHUNK_EXTRA_SHARE`] times the wanted bytes.
     pub extent_extra_bytes: u64,
@@ -94,6 +97,7 @@ impl Default for ChunkOptions {
             chunk_bytes_wanted: 64 << 20,
             chunk_segments_max: 1024,
             readers: 1,
+            is_plain: false,
             extent_extra_bytes: 0,
         }
     }

@@ -50,6 +50,12 @@ pub trait Table: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether a feed of these columns with [`ChunkOptions::is_plain`] has encoded segments decoded by its readers, so that
+    /// a device takes them as plain columns.
+    fn is_decoded_by_readers(&self, _columns: &[usize]) -> bool {
+        false
+    }
+
     /// How its bytes may be treated.
     fn policy(&self) -> InputPolicy {
         InputPolicy::default()
@@ -131,6 +137,12 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// What distinguishes its rows besides its files, in words: tables of the same files are the same table only
     /// if these are equal.
     fn beyond_files(&self) -> Option<String> {
+        None
+    }
+
+    /// Under what name a device keeps a column of a file, where tables over the same file number its columns differently,
+    /// or make different values of them.
+    fn kept_name(&self, _column: usize) -> Option<String> {
         None
     }
 

@@ -288,6 +288,16 @@ pub struct Accumulator {
     pub argument: Option<BoundExpr>,
     /// FILTER; a row for which it is not true is left out.
     pub filter: Option<BoundExpr>,
+    /// An earlier accumulator with the same argument and filter.
+    pub same_as: Option<usize>,
+}
+
+impl Accumulator {
+    /// Counts all rows.
+    #[must_use]
+    pub fn rows() -> Self {
+        Self { kind: AccumulatorKind::Count, argument: None, filter: None, same_as: None }
+    }
 }
 
 /// How one output column follows from accumulators.

@@ -77,7 +77,7 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
 /// table's segments as they are.
 fn decoded(task: &Task<'_>) -> Result<Option<(StreamTable, Pipeline)>, RunError> {
     let (table, ordinals) = (task.table.source(), &task.pipeline.source.ordinals);
-    if Arc::clone(table).page_source(ordinals)?.is_some() {
+    if table.is_decoded_by_readers(ordinals) || Arc::clone(table).page_source(ordinals)?.is_some() {
         return Ok(None);
     }
     let how = How {
@@ -220,6 +220,7 @@ fn chunk_options(task: &Task<'_>, has_pages: bool) -> ChunkOptions {
         chunk_rows_max: rows,
         chunk_bytes_max: bytes,
         chunk_bytes_wanted: bytes,
+        is_plain: true,
         ..ChunkOptions::default()
     }
 }
@@ -281,6 +282,12 @@ fn race_options(task: &Task<'_>) -> RaceOptions {
     if options.access == AccessPath::Auto && CudaDevice::reads_past_host_memory() {
         // What goes straight to the device is not kept on the host.
         options.cache = None;
+    }
+    let (table, ordinals) = (task.table.source(), &task.pipeline.source.ordinals);
+    if table.is_decoded_by_readers(ordinals) {
+        // Each column chunk is decoded by one thread, while another may wait for its validity.
+        options.readers = task.threads.max(1) * 2;
+        options.segment_bytes = SEGMENT_BYTES_MAX as usize;
     }
     options
 }

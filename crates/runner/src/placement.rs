@@ -142,6 +142,8 @@ struct Facts {
     threads: usize,
     /// Whether GPUs have its kernel.
     is_compiled: bool,
+    /// Whether the cores decode the columns that a GPU is brought.
+    is_decoded: bool,
     /// Bytes of columns that the GPUs keep; `None`: none is open yet.
     cache_bytes: Option<u64>,
 }
@@ -319,10 +321,14 @@ fn choose(times: &Times, account: &Account, facts: Facts) -> Result<f64, OnCores
     let guess_ms = read_ms + facts.grouped_rows * CORE_GROUPED_NS / threads / 1e6;
     let cores_ms = times.cores_ms.unwrap_or(guess_ms);
     let stays = facts.cache_bytes.is_none_or(|cache_bytes| facts.bytes <= cache_bytes);
-    let bring_ms = match stays {
-        true => facts.missing_bytes as f64 / FIRST_BYTES_PER_S * 1e3,
-        false => facts.bytes as f64 / LINK_BYTES_PER_S * 1e3,
+    let brought_bytes = if stays { facts.missing_bytes } else { facts.bytes } as f64;
+    let rate = if stays { FIRST_BYTES_PER_S } else { LINK_BYTES_PER_S };
+    // What the cores decode for a GPU costs them what it does without one.
+    let decode_ms = match facts.is_decoded {
+        true => brought_bytes / (CORE_BYTES_PER_S * threads) * 1e3,
+        false => 0.0,
     };
+    let bring_ms = brought_bytes / rate * 1e3 + decode_ms;
     let compile_ms = if facts.is_compiled { 0.0 } else { COMPILE_MS };
     let open_ms = if facts.cache_bytes.is_none() { OPEN_MS } else { 0.0 };
     let start_ms = bring_ms + compile_ms + open_ms;
@@ -371,6 +377,7 @@ impl Runner {
             grouped_rows: grouped_rows(pipeline, &**source),
             threads: settings.threads,
             is_compiled: state.kind(pipeline, source).is_compiled,
+            is_decoded: source.is_decoded_by_readers(columns),
             cache_bytes,
         };
         match choose(state.times(pipeline, source), &account, facts) {
@@ -464,6 +471,7 @@ mod tests {
         grouped_rows: 0.0,
         threads: 16,
         is_compiled: false,
+        is_decoded: false,
         cache_bytes: Some(60_000_000_000),
     };
 

@@ -5,6 +5,7 @@
 //! million columns of segments are planned before the race. The rest of a larger table is planned by the device
 //! that begins a chunk.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -13,6 +14,7 @@ use headrace_flow::RaceError;
 use headrace_format::{FeedFacts, Table};
 use headrace_io::{ChunkFeed, FedChunk, NextChunk};
 use headrace_ir::Chunk;
+use parking_lot::Mutex;
 
 use crate::chunks::TableFeed;
 use crate::error::RunError;
@@ -30,7 +32,7 @@ pub struct Segments {
     feed: TableFeed,
     table: Arc<dyn Table>,
     /// Columns are numbered as the table has them, which another table over the same file may order
-    /// differently: their names are part of the identity.
+    /// differently: their names are part of the identity, unless each has a number of its own.
     names: String,
     /// The last file's, and its number.
     identity: Option<(u32, Option<Arc<[u8]>>)>,
@@ -43,14 +45,21 @@ pub struct Segments {
 impl Segments {
     /// Those of a feed over the task's table, whose rows may lie in pages.
     pub fn of(task: &Task<'_>, feed: TableFeed, pages: Option<&Arc<TablePages>>) -> Self {
-        let table = task.table.source();
-        let names: Vec<_> = table.schema().fields().iter().map(|f| f.name().as_str()).collect();
+        let (table, ordinals) = (task.table.source(), &task.pipeline.source.ordinals);
+        let (names, columns) = match kept_numbers(&**table, ordinals) {
+            Some(numbers) => (String::new(), numbers),
+            None => {
+                let names = table.schema().fields().iter().map(|field| field.name().as_str());
+                let names = format!("{:?}", names.collect::<Vec<_>>());
+                (names, ordinals.iter().map(|&column| column as u32).collect())
+            }
+        };
         Self {
             feed,
             table: Arc::clone(table),
-            names: format!("{names:?}"),
+            names,
             identity: None,
-            columns: task.pipeline.source.ordinals.iter().map(|&c| c as u32).collect(),
+            columns,
             keeps: table.policy().keeps(),
             is_stream: table.comes_once(),
             pages: pages.cloned(),
@@ -113,6 +122,19 @@ impl Segments {
             }
         }
     }
+}
+
+/// Numbers of the names under which columns are kept, the same as long as the process lives; `None`: they have none.
+fn kept_numbers(table: &dyn Table, ordinals: &[usize]) -> Option<Arc<[u32]>> {
+    static NUMBERS: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+    let names: Option<Vec<_>> = ordinals.iter().map(|&column| table.kept_name(column)).collect();
+    let names = names.filter(|names| !names.is_empty())?;
+    let mut numbers = NUMBERS.lock();
+    let number = |name| {
+        let next = numbers.len() as u32;
+        *numbers.entry(name).or_insert(next)
+    };
+    Some(names.into_iter().map(number).collect())
 }
 
 impl ChunkFeed<Vec<SegmentSource>> for Segments {

@@ -131,8 +131,12 @@ impl Star {
             text: format!("sum({})", argument.text).into(),
         };
         let accumulators = vec![
-            Accumulator { kind: AccumulatorKind::Count, argument: None, filter: None },
-            Accumulator { kind: AccumulatorKind::SumI64, argument: Some(argument), filter: None },
+            Accumulator::rows(),
+            Accumulator {
+                kind: AccumulatorKind::SumI64,
+                argument: Some(argument),
+                ..Accumulator::rows()
+            },
         ];
         let sink = BoundSink::Aggregate {
             keys: bound_keys,

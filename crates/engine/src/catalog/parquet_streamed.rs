@@ -40,6 +40,12 @@ pub struct NotStreamed {
     pub is_for_planner: bool,
 }
 
+/// Whether a scan reads Parquet.
+pub fn reads_parquet(scan: &DataSourceExec) -> bool {
+    let config = scan.data_source().downcast_ref::<FileScanConfig>();
+    config.is_some_and(|config| config.file_source().downcast_ref::<NamingSource>().is_some())
+}
+
 /// The table of a scan; `None`: it reads something else than Parquet, or there is no memory for reading.
 ///
 /// # Errors

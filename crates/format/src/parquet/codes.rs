@@ -5,6 +5,7 @@
 //! it says is read all the same, text by text, if its dictionaries have these texts; else it is corrupt.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::types::Int32Type;
@@ -122,6 +123,17 @@ pub(super) struct Dictionary {
 }
 
 impl Dictionary {
+    /// What tells it from dictionaries of other texts, as far as 128 bits of hashes do.
+    pub fn digest(&self) -> u128 {
+        let hash = |seed: u64| {
+            let mut hasher = DefaultHasher::new();
+            (seed, self.values.len()).hash(&mut hasher);
+            self.values.iter().for_each(|text| text.hash(&mut hasher));
+            u128::from(hasher.finish())
+        };
+        hash(0) << 64 | hash(1)
+    }
+
     /// Of a column in all files of a table; `None`: its texts are not known, or there are too many.
     pub fn of(columns: &[TextColumn<'_>]) -> Option<Self> {
         let chunks = || columns.iter().flat_map(TextColumn::chunks);

@@ -55,13 +55,7 @@ impl Decoder {
         for (at, &column) in self.columns.iter().enumerate() {
             let chunk = file.chunk(segment.batch, column);
             let target = &file.columns[column].target;
-            let codec = Codec::new(chunk.compression());
-            let facts = ChunkFacts {
-                codec: codec.map_err(|bad| corrupt(file, segment.batch, column, 0, bad))?,
-                may_have_nulls: chunk.column_descr().max_def_level() > 0,
-                rows: chunk.num_values() as usize,
-                page_bytes_max: (chunk.uncompressed_size() as usize).max(PAGE_BYTES),
-            };
+            let facts = chunk_facts(file, segment.batch, column)?;
             row_bytes += match target {
                 Target::Fixed { bytes, .. } => *bytes as u64,
                 Target::Bytes { .. } => {
@@ -126,7 +120,24 @@ impl Decoder {
     }
 }
 
-fn corrupt(file: &KnownFile, group: u32, column: usize, at: usize, bad: Bad) -> FormatError {
+pub(super) fn chunk_facts(file: &KnownFile, group: u32, column: usize) -> Result<ChunkFacts> {
+    let chunk = file.chunk(group, column);
+    let codec = Codec::new(chunk.compression());
+    Ok(ChunkFacts {
+        codec: codec.map_err(|bad| corrupt(file, group, column, 0, bad))?,
+        may_have_nulls: chunk.column_descr().max_def_level() > 0,
+        rows: chunk.num_values() as usize,
+        page_bytes_max: (chunk.uncompressed_size() as usize).max(PAGE_BYTES),
+    })
+}
+
+pub(super) fn corrupt(
+    file: &KnownFile,
+    group: u32,
+    column: usize,
+    at: usize,
+    bad: Bad,
+) -> FormatError {
     let chunk = file.chunk(group, column);
     let from = chunk_bytes(chunk).map_or(0, |bytes| bytes.start);
     let place = format!("row group {group}, column {}", chunk.column_path().string());

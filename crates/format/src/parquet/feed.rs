@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use headrace_io::{BoxError, ChunkFeed, FeedBounds, NextChunk, ReadAt, ReadSpec};
+use headrace_ir::layout::ROW_ALIGNMENT;
 use headrace_ir::{Chunk, ColumnExtents, Encoding, Extent, Segment};
 
+use super::plain::PlainFile;
 use super::table::{ParquetTable, chunk_bytes};
 use crate::Result;
 use crate::arrow::encoding;
@@ -30,6 +32,10 @@ struct Part {
 #[derive(Debug)]
 pub(super) struct ParquetFeed {
     table: Arc<ParquetTable>,
+    /// What is read.
+    files: Vec<Arc<dyn ReadAt>>,
+    /// Whether columns are plain when they are read.
+    is_plain: bool,
     columns: Vec<usize>,
     options: ChunkOptions,
     parts: std::vec::IntoIter<Part>,
@@ -60,9 +66,21 @@ impl ParquetFeed {
                 }
             }
         }
+        let is_plain = options.is_plain && table.has_plain(columns);
         let shares = options.readers.div_ceil(groups.len().max(1) as u64).min(SHARES_MAX);
-        let parts: Vec<_> = groups.iter().flat_map(|group| shared(*group, shares)).collect();
+        let shares = |group: &Part| match is_plain {
+            // The same, whatever a query reads: columns that stay on a device are found again.
+            true => u64::from(group.rows).div_ceil(options.segment_rows_max()),
+            false => shares.min(u64::from(group.rows) / SHARED_ROWS_MIN),
+        };
+        let parts: Vec<_> = groups.iter().flat_map(|group| shared(*group, shares(group))).collect();
+        let files = (0..).zip(&table.files).map(|(number, file)| match is_plain {
+            true => Arc::new(PlainFile::new(Arc::clone(&table), number)) as Arc<dyn ReadAt>,
+            false => Arc::clone(&file.source) as Arc<dyn ReadAt>,
+        });
         let mut feed = Self {
+            files: files.collect(),
+            is_plain,
             table,
             columns: columns.to_vec(),
             options,
@@ -86,19 +104,25 @@ impl ParquetFeed {
             bytes += reads.iter().map(|read| read.bytes).sum::<u64>();
         }
         let schema = &self.table.schema;
-        let types = self.columns.iter().map(|&column| schema.field(column).data_type());
-        let plain = |data_type| encoding(data_type).unwrap_or(Encoding::Plain);
+        let lies = |&column: &usize| match self.is_plain {
+            true => self.table.plain_encoding(0, column),
+            false => encoding(schema.field(column).data_type()).unwrap_or(Encoding::Plain),
+        };
         FeedFacts {
             bounds: FeedBounds { bytes: Some(bytes), chunks: Some(parts.len() as u64), slot_bytes },
             rows: Some(parts.iter().map(|part| u64::from(part.rows)).sum()),
             segment_bytes: slot_bytes as u64,
-            encodings: types.map(plain).collect(),
+            encodings: self.columns.iter().map(lies).collect(),
         }
     }
 
     fn segment(&self, part: Part) -> Segment {
         let file = &self.table.files[part.file as usize];
         let extents = |&column: &usize| {
+            if self.is_plain {
+                let rows = (part.first_row, u64::from(part.rows));
+                return self.table.plain_extents((part.file, part.group), column, rows);
+            }
             let bytes = chunk_bytes(file.chunk(part.group, column)).unwrap_or(0..0);
             ColumnExtents {
                 encoding: Encoding::ColumnPages,
@@ -150,16 +174,15 @@ impl ParquetFeed {
             return Ok(None);
         }
         self.totals.add(chunk.segments.len() as u64, filling.rows, filling.bytes);
-        let files = &self.table.files;
-        fed(chunk, |file| Ok(Arc::clone(&files[file as usize].source) as Arc<dyn ReadAt>)).map(Some)
+        fed(chunk, |file| Ok(Arc::clone(&self.files[file as usize]))).map(Some)
     }
 }
 
-/// A row group as several parts, if it has rows enough.
+/// A row group as so many parts, one at least.
 fn shared(group: Part, shares: u64) -> impl Iterator<Item = Part> {
     let rows = u64::from(group.rows);
-    let shares = shares.min(rows / SHARED_ROWS_MIN).max(1);
-    let each = rows.div_ceil(shares);
+    let each = rows.div_ceil(shares.max(1)).next_multiple_of(ROW_ALIGNMENT);
+    let shares = rows.div_ceil(each.max(1));
     (0..shares).map(move |share| {
         let first_row = share * each;
         Part { first_row, rows: each.min(rows - first_row) as u32, ..group }

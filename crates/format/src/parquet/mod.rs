@@ -8,8 +8,11 @@
 //!    needed columns, bounds ────────┼─feed──► chunks: for each column of a row group the bytes of its pages, as they lie;
 //!                                   │         no chunk for row groups that the bounds rule out
 //!                                   │
-//!                                   └─segment_decoder, one a thread:
-//!                                        header ─► codec ─► levels, values ──► batches of a core's cache
+//!                                   ├─segment_decoder, one a thread:
+//!                                   │    header ─► codec ─► levels, values ──► batches of a core's cache
+//!                                   │
+//!                                   └─feed of plain columns, for a device:
+//!                                        the same, in the thread that fills the device's slot
 //! ```
 //!
 //! A segment is a range of rows of a row group, and has the whole column chunks: where their pages begin is known only
@@ -41,6 +44,7 @@ mod encodings;
 mod feed;
 mod fixed;
 mod header;
+mod plain;
 mod runs;
 mod statistics;
 mod streamed;

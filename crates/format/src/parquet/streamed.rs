@@ -31,7 +31,17 @@ impl Table for ParquetTable {
     }
 
     fn needs_cores(&self) -> bool {
-        true
+        !self.has_plain(&(0..self.columns.len()).collect::<Vec<_>>())
+    }
+
+    fn is_decoded_by_readers(&self, columns: &[usize]) -> bool {
+        self.has_plain(columns)
+    }
+
+    fn kept_name(&self, column: usize) -> Option<String> {
+        let texts = self.texts_of(column).map(|texts| texts.digest());
+        let field = self.schema.fields().get(column)?;
+        Some(format!("{} {} {texts:?}", field.data_type(), field.name()))
     }
 
     fn rows(&self) -> Option<u64> {

@@ -9,12 +9,15 @@ use std::task::{Poll, Waker};
 
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::*;
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_cast::cast;
+use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::concat::concat;
 use headrace_format::parquet::{ParquetFile, ParquetTable};
 use headrace_format::{ChunkOptions, ColumnBound, Encoded, FormatError, Table};
-use headrace_io::SourceFile;
+use headrace_io::{ReadAt, SourceFile};
+use headrace_ir::{self as ir, ColumnExtents};
 use parquet::arrow::{ArrowWriter, parquet_to_arrow_schema};
 use parquet::basic::{Compression, Encoding, GzipLevel, ZstdLevel};
 use parquet::file::metadata::ParquetMetaDataReader;
@@ -170,6 +173,95 @@ fn rows_of(
     Ok((batches, segments))
 }
 
+/// The columns among these that readers decode for a device.
+fn plain_columns(table: &Arc<ParquetTable>, columns: &[usize]) -> Vec<usize> {
+    columns.iter().copied().filter(|&column| table.is_decoded_by_readers(&[column])).collect()
+}
+
+/// The rows of columns as a device takes them, each extent read by its own thread.
+fn plain_rows_of(
+    table: &Arc<ParquetTable>,
+    columns: &[usize],
+    chunk_rows_max: u64,
+) -> std::io::Result<Vec<RecordBatch>> {
+    let options = ChunkOptions { is_plain: true, chunk_rows_max, ..ChunkOptions::default() };
+    let mut feed = Arc::clone(table).feed(columns, &[], options).unwrap();
+    let facts = feed.facts();
+    let mut batches = Vec::new();
+    while let Poll::Ready(Some(fed)) = feed.poll_next(Waker::noop()) {
+        let fed = fed.unwrap();
+        assert!(headrace_io::ReadSpec::slot_bytes_of(&fed.reads) <= facts.bounds.slot_bytes);
+        let read = |(read, file): (&headrace_io::ReadSpec, &Arc<dyn ReadAt>)| {
+            let mut bytes = vec![0xaa; read.bytes as usize];
+            file.read_exact_at(read.offset, &mut bytes).map(|()| bytes)
+        };
+        let bytes: Vec<_> = std::thread::scope(|scope| {
+            let reads = fed.reads.iter().zip(&fed.files);
+            let threads: Vec<_> = reads.map(|it| scope.spawn(move || read(it))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let bytes: Vec<Vec<u8>> =
+            bytes.into_iter().collect::<Result<_, _>>().map_err(std::io::Error::other)?;
+        let mut bytes = bytes.into_iter();
+        for segment in &fed.payload.segments {
+            let arrays = columns.iter().zip(&segment.columns).map(|(&column, extents)| {
+                let values = bytes.next().unwrap();
+                let validity = extents.validity.map(|_| bytes.next().unwrap());
+                plain_array(table, column, extents, segment.rows as usize, (values, validity))
+            });
+            let names = columns.iter().map(|&column| table.schema().field(column).name());
+            batches
+                .push(RecordBatch::try_from_iter(names.zip(arrays.collect::<Vec<_>>())).unwrap());
+        }
+    }
+    Ok(batches)
+}
+
+fn plain_array(
+    table: &Arc<ParquetTable>,
+    column: usize,
+    extents: &ColumnExtents,
+    rows: usize,
+    (values, validity): (Vec<u8>, Option<Vec<u8>>),
+) -> ArrayRef {
+    let data_type = table.schema().field(column).data_type().clone();
+    let nulls = validity.map(|bits| {
+        let rest = rows % 8;
+        assert!(rest == 0 || bits[rows / 8] >> rest == 0, "bits behind the last row");
+        NullBuffer::new(BooleanBuffer::new(bits.into(), 0, rows))
+    });
+    let signed = |bytes: usize| {
+        let of = |value: &[u8]| match value {
+            [a] => i64::from(*a as i8),
+            [a, b] => i64::from(i16::from_le_bytes([*a, *b])),
+            [a, b, c, d] => i64::from(i32::from_le_bytes([*a, *b, *c, *d])),
+            _ => i64::from_le_bytes(value.try_into().unwrap()),
+        };
+        values.chunks_exact(bytes).map(of).collect::<Vec<_>>()
+    };
+    match (&extents.encoding, data_type) {
+        (ir::Encoding::Bits, _) => {
+            Arc::new(BooleanArray::new(BooleanBuffer::new(values.into(), 0, rows), nulls))
+        }
+        (ir::Encoding::Narrow { value_bytes }, DataType::Decimal128(precision, scale)) => {
+            let values = signed((*value_bytes).into()).into_iter().map(i128::from);
+            let array = Decimal128Array::new(values.collect(), nulls);
+            Arc::new(array.with_precision_and_scale(precision, scale).unwrap())
+        }
+        (ir::Encoding::Dictionary { code_bytes }, _) => {
+            let codes = signed((*code_bytes).into()).into_iter().map(|code| code as i32);
+            let keys = Int32Array::new(codes.collect(), nulls);
+            let texts = Arc::clone(table.dictionary(column).unwrap());
+            Arc::new(DictionaryArray::<Int32Type>::try_new(keys, texts).unwrap())
+        }
+        (ir::Encoding::Plain, data_type) => {
+            let data = ArrayData::builder(data_type).len(rows).add_buffer(values.into());
+            make_array(data.nulls(nulls).build().unwrap())
+        }
+        (other, data_type) => panic!("{data_type} as {other:?}"),
+    }
+}
+
 /// What was written is what is read, column by column.
 fn assert_same(written: &[RecordBatch], read: &[RecordBatch], columns: &[usize], what: &str) {
     for (at, &column) in columns.iter().enumerate() {
@@ -231,7 +323,7 @@ const SHAPES: [Shape; 5] = [
 fn all_types_and_ways_of_writing_come_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
-    let mut numbers = Numbers(1);
+    let (mut numbers, mut numbers_and_texts) = (Numbers(1), 0);
     for (what, properties) in properties() {
         for shape in SHAPES {
             let written = [1000, 1, 7, 1613].map(|rows| batch(rows, shape, &mut numbers));
@@ -241,8 +333,16 @@ fn all_types_and_ways_of_writing_come_back() {
             let (read, segments) = rows_of(&table, &columns, &[], ChunkOptions::default()).unwrap();
             assert_eq!(segments, 4);
             assert_same(&written, &read, &columns, &format!("{what}, {shape:?}"));
+            let plain = plain_columns(&table, &columns);
+            numbers_and_texts = numbers_and_texts.max(plain.len());
+            assert!(plain.len() >= 16, "{plain:?}");
+            for chunk_rows_max in [1 << 20, 512] {
+                let read = plain_rows_of(&table, &plain, chunk_rows_max).unwrap();
+                assert_same(&written, &read, &plain, &format!("plain, {what}, {shape:?}"));
+            }
         }
     }
+    assert_eq!(numbers_and_texts, 18, "all but bytes");
 }
 
 /// Encodings that no writer chooses by itself.
@@ -341,7 +441,7 @@ fn damaged_pages_are_errors_that_name_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
     let mut numbers = Numbers(4);
-    let (mut errors, mut rows) = (0, 0);
+    let (mut errors, mut plain_errors, mut rows) = (0, 0, 0);
     for (what, properties) in properties() {
         let written = [batch(400, SHAPES[2], &mut numbers), batch(300, SHAPES[0], &mut Numbers(5))];
         write(&path, &written[..1], properties);
@@ -368,6 +468,12 @@ fn damaged_pages_are_errors_that_name_their_place() {
                 };
             }
             File::options().write(true).open(&path).unwrap().write_all_at(&bytes, 0).unwrap();
+            let plain = plain_columns(&table, &columns);
+            if let Err(error) = plain_rows_of(&table, &plain, 1 << 20) {
+                let text = error.to_string();
+                assert!(text.contains("t.parquet: corrupt at byte "), "{what}: {text}");
+                plain_errors += 1;
+            }
             match rows_of(&table, &columns, &[], ChunkOptions::default()) {
                 Ok((read, _)) => rows += read.iter().map(RecordBatch::num_rows).sum::<usize>(),
                 Err(error) => {
@@ -383,6 +489,7 @@ fn damaged_pages_are_errors_that_name_their_place() {
         }
     }
     assert!(errors > 1000 && rows > 0, "{errors} errors, {rows} rows");
+    assert!(plain_errors > 500, "{plain_errors} errors of readers");
 }
 
 #[test]

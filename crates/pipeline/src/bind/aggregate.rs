@@ -79,9 +79,8 @@ struct Lowering<'b> {
 
 impl<'b> Lowering<'b> {
     fn new(binder: &'b Binder) -> Self {
-        let rows = Accumulator { kind: AccumulatorKind::Count, argument: None, filter: None };
         let made_for = vec![(AccumulatorKind::Count, None, None)];
-        Self { binder, accumulators: vec![rows], made_for }
+        Self { binder, accumulators: vec![Accumulator::rows()], made_for }
     }
 
     fn accumulator(
@@ -95,10 +94,12 @@ impl<'b> Lowering<'b> {
             return Ok(found);
         }
         let bound = |e: Option<&Expr>| e.map(|e| self.binder.expr(e)).transpose();
+        let same_argument = |made: &(_, _, _)| (&made.1, &made.2) == (&wanted.1, &wanted.2);
         self.accumulators.push(Accumulator {
             kind,
             argument: bound(argument)?,
             filter: bound(filter)?,
+            same_as: self.made_for.iter().position(same_argument),
         });
         self.made_for.push(wanted);
         Ok(self.accumulators.len() - 1)

@@ -11,7 +11,7 @@ use headrace_columns::vector::{Data, Element, Shared, Vector, take_values};
 use headrace_columns::wide::add_wide;
 
 use crate::ExecError;
-use crate::bound::{Accumulator, AccumulatorKind, BoundKey};
+use crate::bound::{Accumulator, AccumulatorKind, BoundExpr, BoundKey};
 use crate::cpu::context::Context;
 use crate::cpu::eval::eval;
 use crate::cpu::narrow::{self};
@@ -99,16 +99,17 @@ pub fn update<'a>(
     states: &mut [AccumulatorState],
     groups: &Groups,
 ) -> Result<(), ExecError> {
-    for (accumulator, state) in accumulators.iter().zip(states) {
+    let mut batch = Batch { arguments: vec![None; accumulators.len()], tally: None };
+    for (index, (accumulator, state)) in accumulators.iter().zip(states).enumerate() {
         match &accumulator.filter {
-            None => fold(context, accumulator, state, groups)?,
+            None => batch.fold(context, (index, accumulator), state, groups)?,
             Some(filter) => {
                 let truth = eval(context, filter)?;
                 let kept = positions(&truth_bytes(&truth, context.rows()));
                 let groups = groups.take(&kept);
                 let depth = context.depth();
                 context.push(kept);
-                let folded = fold(context, accumulator, state, &groups);
+                let folded = batch.fold(context, (index, accumulator), state, &groups);
                 context.truncate(depth);
                 folded?;
             }
@@ -117,60 +118,156 @@ pub fn update<'a>(
     Ok(())
 }
 
-fn fold<'a>(
-    context: &mut Context<'a>,
-    accumulator: &'a Accumulator,
+/// Values that an accumulator folds.
+#[derive(Clone)]
+enum Argument<'a> {
+    /// Decimals that fit 64 bits.
+    Narrow(Narrow<'a>),
+    Wide(Shared<'a>),
+}
+
+impl<'a> Argument<'a> {
+    fn of(
+        context: &mut Context<'a>,
+        argument: &'a BoundExpr,
+        narrow_will_do: bool,
+    ) -> Result<Self, ExecError> {
+        if narrow_will_do
+            && matches!(argument.repr, Repr::I128)
+            && let Some(narrow) = narrow::eval(context, argument)?
+        {
+            return Ok(Self::Narrow(narrow));
+        }
+        Ok(Self::Wide(eval(context, argument)?))
+    }
+
+    fn vector(&self) -> &Vector<'a> {
+        match self {
+            Self::Narrow(narrow) => &narrow.vector,
+            Self::Wide(vector) => vector,
+        }
+    }
+}
+
+/// What the accumulators have in common for the rows of one batch. A sum of values that may be NULL comes with the
+/// count of its values: both see the same argument, and where no row is NULL, all such counts are one.
+struct Batch<'a> {
+    /// By accumulator.
+    arguments: Vec<Option<Argument<'a>>>,
+    /// Rows of each group, where groups are few.
+    tally: Option<Vec<u64>>,
+}
+
+impl<'a> Batch<'a> {
+    fn argument(
+        &mut self,
+        context: &mut Context<'a>,
+        (index, accumulator): (usize, &'a Accumulator),
+        state: &AccumulatorState,
+    ) -> Result<Option<Argument<'a>>, ExecError> {
+        let Some(expr) = &accumulator.argument else { return Ok(None) };
+        let narrow_will_do = matches!(
+            state,
+            AccumulatorState::Count(_)
+                | AccumulatorState::SumI128(_)
+                | AccumulatorState::SumWide { .. }
+        );
+        let made = accumulator.same_as.and_then(|earlier| self.arguments[earlier].clone());
+        let argument = match made {
+            Some(Argument::Narrow(_)) if !narrow_will_do => {
+                Argument::of(context, expr, narrow_will_do)?
+            }
+            Some(made) => made,
+            None => Argument::of(context, expr, narrow_will_do)?,
+        };
+        self.arguments[index] = Some(argument.clone());
+        Ok(Some(argument))
+    }
+
+    fn fold(
+        &mut self,
+        context: &mut Context<'a>,
+        (index, accumulator): (usize, &'a Accumulator),
+        state: &mut AccumulatorState,
+        groups: &Groups,
+    ) -> Result<(), ExecError> {
+        let rows = context.rows();
+        if rows == 0 {
+            return Ok(());
+        }
+        let argument = self.argument(context, (index, accumulator), state)?;
+        match (state, &argument) {
+            (AccumulatorState::Count(counts), argument) => {
+                let spelled = argument.as_ref().map(|it| it.vector().spelled(rows));
+                let valid = spelled.as_ref().and_then(|it| it.validity.as_deref());
+                if valid.is_none() && accumulator.filter.is_none() {
+                    self.count_all(counts, groups, rows);
+                } else {
+                    count_rows(counts, groups, valid, rows);
+                }
+                Ok(())
+            }
+            (state, Some(Argument::Narrow(narrow))) => sum_narrow(state, narrow, groups, rows),
+            (state, Some(Argument::Wide(vector))) => {
+                let smaller = accumulator.kind == AccumulatorKind::Min;
+                fold_wide(state, vector, groups, (rows, smaller))
+                    .ok_or_else(|| mismatch(accumulator))
+            }
+            (_, None) => Err(mismatch(accumulator)),
+        }
+    }
+
+    /// Counts every row of the batch.
+    fn count_all(&mut self, counts: &mut [u64], groups: &Groups, rows: usize) {
+        if counts.len() > TALLY_GROUPS_MAX {
+            return count_rows(counts, groups, None, rows);
+        }
+        let tally = self.tally.get_or_insert_with(|| {
+            let mut tally = vec![0; counts.len()];
+            count_rows(&mut tally, groups, None, rows);
+            tally
+        });
+        for (count, rows) in counts.iter_mut().zip(tally) {
+            *count = count.wrapping_add(*rows);
+        }
+    }
+}
+
+fn mismatch(accumulator: &Accumulator) -> ExecError {
+    ExecError::Internal(format!("{:?} of another type", accumulator.kind))
+}
+
+fn fold_wide(
     state: &mut AccumulatorState,
+    vector: &Vector<'_>,
     groups: &Groups,
-) -> Result<(), ExecError> {
-    let rows = context.rows();
-    if rows == 0 {
-        return Ok(());
-    }
-    if let Some(argument) = &accumulator.argument
-        && matches!(argument.repr, Repr::I128)
-        && let AccumulatorState::SumI128(_) | AccumulatorState::SumWide { .. } = state
-        && let Some(narrow) = narrow::eval(context, argument)?
-    {
-        return sum_narrow(state, &narrow, groups, rows);
-    }
-    let vector: Option<Shared<'a>> =
-        accumulator.argument.as_ref().map(|argument| eval(context, argument)).transpose()?;
-    let mismatch = || ExecError::Internal(format!("{:?} of another type", accumulator.kind));
-    let Some(vector) = vector else {
-        let AccumulatorState::Count(counts) = state else { return Err(mismatch()) };
-        count_rows(counts, groups, None, rows);
-        return Ok(());
-    };
+    (rows, smaller): (usize, bool),
+) -> Option<()> {
     let vector = vector.spelled(rows);
     let valid = vector.validity.as_deref();
-    let smaller = accumulator.kind == AccumulatorKind::Min;
-    let done =
-        match state {
-            AccumulatorState::Count(counts) => {
-                count_rows(counts, groups, valid, rows);
-                Some(())
-            }
-            AccumulatorState::SumI64(totals) => sum_i64(totals, &vector.data, groups, valid),
-            AccumulatorState::SumI128(totals) => sum_i128(totals, &vector.data, groups, valid),
-            AccumulatorState::SumWide { low, carry } => sum_wide(low, carry, &vector, groups),
-            AccumulatorState::SumF64(totals) => sum_f64(totals, &vector.data, groups, valid),
-            AccumulatorState::SquaredDeviations(spreads) => {
-                floats(&vector.data).map(|values| deviations(spreads, &values, groups, valid))
-            }
-            AccumulatorState::ExtremeI64(kept) => {
-                integers(&vector.data).map(|values| extremes(kept, &values, groups, valid, smaller))
-            }
-            AccumulatorState::ExtremeU64(kept) => u64::values(&vector.data)
-                .map(|values| extremes(kept, values, groups, valid, smaller)),
-            AccumulatorState::ExtremeI128(kept) => i128::values(&vector.data)
-                .map(|values| extremes(kept, values, groups, valid, smaller)),
-            AccumulatorState::ExtremeF64(kept) => {
-                floats(&vector.data).map(|values| extremes(kept, &values, groups, valid, smaller))
-            }
-            AccumulatorState::ExtremeText(kept) => extreme_texts(kept, &vector, groups, smaller),
-        };
-    done.ok_or_else(mismatch)
+    match state {
+        AccumulatorState::Count(_) => None,
+        AccumulatorState::SumI64(totals) => sum_i64(totals, &vector.data, groups, valid),
+        AccumulatorState::SumI128(totals) => sum_i128(totals, &vector.data, groups, valid),
+        AccumulatorState::SumWide { low, carry } => sum_wide(low, carry, &vector, groups),
+        AccumulatorState::SumF64(totals) => sum_f64(totals, &vector.data, groups, valid),
+        AccumulatorState::SquaredDeviations(spreads) => {
+            floats(&vector.data).map(|values| deviations(spreads, &values, groups, valid))
+        }
+        AccumulatorState::ExtremeI64(kept) => {
+            integers(&vector.data).map(|values| extremes(kept, &values, groups, valid, smaller))
+        }
+        AccumulatorState::ExtremeU64(kept) => {
+            u64::values(&vector.data).map(|values| extremes(kept, values, groups, valid, smaller))
+        }
+        AccumulatorState::ExtremeI128(kept) => {
+            i128::values(&vector.data).map(|values| extremes(kept, values, groups, valid, smaller))
+        }
+        AccumulatorState::ExtremeF64(kept) => {
+            floats(&vector.data).map(|values| extremes(kept, &values, groups, valid, smaller))
+        }
+        AccumulatorState::ExtremeText(kept) => extreme_texts(kept, &vector, groups, smaller),
+    }
 }
 
 fn count_rows(counts: &mut [u64], groups: &Groups, valid: Option<&[u8]>, rows: usize) {
@@ -291,6 +388,9 @@ fn sum_wide(
 /// to the same place again waits for what was added before.
 const FEW_GROUPS: usize = 64;
 const TURNS: usize = 4;
+
+/// Up to so many groups, adding a batch's rows group by group costs less than counting them row by row again.
+const TALLY_GROUPS_MAX: usize = 256;
 
 fn sum_narrow(
     state: &mut AccumulatorState,
