@@ -115,6 +115,9 @@ impl<'a> Chooser<'a> {
             return Ok(Way::Nothing);
         }
         let buffered = Way::Read { mode: ReadMode::Buffered, admit: false };
+        if file.is_made() {
+            return Ok(buffered);
+        }
         if file.is_in_memory() {
             let in_place = !self.must_copy();
             return Ok(if in_place { Way::Memory(file.clone()) } else { buffered });

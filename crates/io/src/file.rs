@@ -60,6 +60,12 @@ pub trait ReadAt: Send + Sync + Debug {
         false
     }
 
+    /// Whether reads make its bytes, of another file's: whatever else is known of that file, nothing of this one can be
+    /// mapped, read by its descriptor or found in a cache.
+    fn is_made(&self) -> bool {
+        false
+    }
+
     /// Bytes that need no reading; `None` if they must be read or do not exist.
     fn bytes_in_memory(&self, _offset: u64, _bytes: u64) -> Option<&[u8]> {
         None

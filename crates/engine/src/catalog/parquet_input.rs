@@ -16,6 +16,7 @@ use headrace_format::parquet::KnownTexts;
 use headrace_io::{ReadAt, SourceFile};
 
 use super::bytes::FileBytes;
+use super::parquet_streamed::StreamedTables;
 use super::remote::RemoteFile;
 
 /// A file and its metadata.
@@ -30,6 +31,8 @@ pub struct ParquetInput {
     pub(super) columns: SchemaRef,
     /// Texts of the columns that were asked for.
     pub(super) texts: Arc<KnownTexts>,
+    /// The tables of scans whose first file it is.
+    pub(super) tables: Arc<StreamedTables>,
 }
 
 impl ParquetInput {

@@ -9,9 +9,10 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::ProjectionExpr;
 use headrace_format::parquet::{ParquetFile, ParquetTable};
-use headrace_io::ReadAt;
+use headrace_io::{ReadAt, SourceFile};
 use headrace_pipeline::WhyNot;
 use headrace_runner::StreamTable;
+use parking_lot::Mutex;
 
 use super::parquet_input::ParquetInput;
 use super::parquet_source::NamingSource;
@@ -93,26 +94,82 @@ fn table_of(
         return Err("nothing of the files is read but how many rows there are".to_string().into());
     };
     let wanted = Arc::new(schema.project(&columns).map_err(|error| error.to_string())?);
-    let files =
-        inputs.iter().map(|input| file_of(input, &wanted)).collect::<Result<_, String>>()?;
-    let table = ParquetTable::new(wanted, files)?;
-    let all: Vec<usize> = (0..columns.len()).collect();
-    let slot_bytes = table.group_bytes_max(&all);
+    let known = first.tables.known(&wanted, &inputs);
+    let table = match known {
+        Some(table) => table,
+        None => first.tables.add(wanted, &inputs)?,
+    };
+    let Opened { stream, slot_bytes, long_texts } = &*table;
     if slot_bytes.saturating_mul(SLOTS_MIN) > slots_bytes {
         return Err(format!(
             "a row group of {slot_bytes} bytes is too large for the {slots_bytes} bytes of memory for reading"
         )
         .into());
     }
-    let name = match inputs.len() {
-        1 => shown(first.source.path()).display().to_string(),
-        files => format!("{} and {} more", shown(first.source.path()).display(), files - 1),
-    };
-    if let Some(why) = table.long_texts() {
-        return Err(NotStreamed { why: WhyNot::new(why), is_for_planner: true });
+    if let Some(why) = long_texts {
+        return Err(NotStreamed { why: WhyNot::new(why.clone()), is_for_planner: true });
     }
-    let table = Arc::new(StreamTable::new(name, Arc::new(table)));
-    Ok(Streamed { table, columns, schema, projection })
+    Ok(Streamed { table: Arc::clone(stream), columns, schema, projection })
+}
+
+/// Tables that scans may be, kept with the first file of theirs: what runs of a session have taken, and what GPUs have
+/// ready, is known of a table, not of what it is made of.
+#[derive(Debug, Default)]
+pub(super) struct StreamedTables(Mutex<Vec<Kept>>);
+
+/// Scans of a file at most that differ in their columns or their other files.
+const KEPT_MAX: usize = 32;
+
+#[derive(Debug)]
+struct Kept {
+    columns: SchemaRef,
+    files: Vec<Arc<SourceFile>>,
+    table: Arc<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    stream: Arc<StreamTable>,
+    /// Of the memory for reading that its largest row group takes.
+    slot_bytes: u64,
+    /// Why its rows had better stay the planner's, if they had.
+    long_texts: Option<String>,
+}
+
+impl StreamedTables {
+    fn known(&self, columns: &SchemaRef, inputs: &[&ParquetInput]) -> Option<Arc<Opened>> {
+        let mut kept = self.0.lock();
+        let is_same = |it: &Kept| {
+            it.files.len() == inputs.len()
+                && it.files.iter().zip(inputs).all(|(file, input)| Arc::ptr_eq(file, &input.source))
+                && it.columns == *columns
+        };
+        let at = kept.iter().position(is_same)?;
+        // The one used last is the last.
+        kept[at..].rotate_left(1);
+        kept.last().map(|kept| Arc::clone(&kept.table))
+    }
+
+    fn add(&self, columns: SchemaRef, inputs: &[&ParquetInput]) -> Result<Arc<Opened>, String> {
+        let files = inputs.iter().map(|input| file_of(input, &columns));
+        let table = ParquetTable::new(Arc::clone(&columns), files.collect::<Result<_, String>>()?)?;
+        let all: Vec<usize> = (0..columns.fields().len()).collect();
+        let first = shown(inputs[0].source.path());
+        let name = match inputs.len() {
+            1 => first.display().to_string(),
+            files => format!("{} and {} more", first.display(), files - 1),
+        };
+        let (slot_bytes, long_texts) = (table.group_bytes_max(&all), table.long_texts());
+        let stream = Arc::new(StreamTable::new(name, Arc::new(table)));
+        let table = Arc::new(Opened { stream, slot_bytes, long_texts });
+        let files = inputs.iter().map(|input| Arc::clone(&input.source)).collect();
+        let mut kept = self.0.lock();
+        if kept.len() >= KEPT_MAX {
+            kept.remove(0);
+        }
+        kept.push(Kept { columns, files, table: Arc::clone(&table) });
+        Ok(table)
+    }
 }
 
 fn all_columns(schema: &Schema) -> Vec<ProjectionExpr> {

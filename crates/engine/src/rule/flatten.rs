@@ -281,7 +281,7 @@ fn flatten_side_join(
     let (kept_plan, hung_plan) =
         if preserves_left { (join.left(), join.right()) } else { (join.right(), join.left()) };
     let first = graph.next_part();
-    let kept = flatten(kept_plan, graph)?;
+    let kept = flatten_or_opaque(kept_plan, graph);
     let (leaf, hung) = flatten_single(hung_plan, graph);
     let (left, right) = if preserves_left { (&kept, &hung) } else { (&hung, &kept) };
     let keys = translate_pairs(join, left, right, &graph.subqueries)?

@@ -124,6 +124,10 @@ impl BytesByPath {
     /// A read of `wanted` bytes, split by the access paths that its parts really took. Widened
     /// bytes are not wanted bytes: they are all on the O_DIRECT side.
     pub(crate) fn add_read(&mut self, file: &dyn ReadAt, wanted: u64, done: &Transferred) {
+        if file.is_made() {
+            self.decoded += wanted;
+            return;
+        }
         if file.source().is_remote() {
             self.remote += wanted;
             return;

@@ -89,13 +89,16 @@ impl RaceReport {
 
     /// The limit of a race whose busiest stage is the filling of slots.
     fn read_stage_name(&self) -> &'static str {
-        let BytesByPath { direct, buffered, cufile, registered, remote, .. } = self.bytes_by_path;
-        let read = direct.max(buffered).max(cufile).max(remote);
+        let BytesByPath { direct, buffered, cufile, registered, remote, decoded, .. } =
+            self.bytes_by_path;
+        let read = direct.max(buffered).max(cufile).max(remote).max(decoded);
         if registered > read {
             // The reads' time is then that of pinning the mappings.
             "registration-bound"
         } else if self.host_copied_bytes > read {
             "host-copy-bound"
+        } else if decoded > 0 && decoded == read {
+            "decode-bound"
         } else if remote > 0 && remote == read {
             "network-bound"
         } else if direct + cufile >= buffered {

@@ -33,6 +33,9 @@ pub struct BytesByPath {
     /// Fetched from another machine.
     #[serde(default)]
     pub remote: u64,
+    /// Decoded by the threads that read.
+    #[serde(default)]
+    pub decoded: u64,
 }
 
 impl BytesByPath {
@@ -42,7 +45,7 @@ impl BytesByPath {
     }
 
     /// Each path's name with its bytes.
-    pub fn named(&self) -> [(&'static str, u64); 9] {
+    pub fn named(&self) -> [(&'static str, u64); 10] {
         let BytesByPath {
             mapped,
             cached,
@@ -53,6 +56,7 @@ impl BytesByPath {
             resident_device,
             memory,
             remote,
+            decoded,
         } = *self;
         [
             ("mapped", mapped),
@@ -64,6 +68,7 @@ impl BytesByPath {
             ("resident_device", resident_device),
             ("memory", memory),
             ("remote", remote),
+            ("decoded", decoded),
         ]
     }
 
@@ -77,6 +82,7 @@ impl BytesByPath {
         self.cufile += other.cufile;
         self.memory += other.memory;
         self.remote += other.remote;
+        self.decoded += other.decoded;
         self.resident_device += other.resident_device;
     }
 }

@@ -342,8 +342,7 @@ impl ReadAt for PlainFile {
         &self.file().source
     }
 
-    /// A reader's thread copies what it decodes, as it does what lies in memory.
-    fn is_in_memory(&self) -> bool {
+    fn is_made(&self) -> bool {
         true
     }
 

@@ -79,6 +79,10 @@ impl Table for ParquetTable {
         Ok(Some(Box::new(Decoder::new(self, columns))))
     }
 
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(self.files.iter().try_for_each(|file| file.source.check_unchanged())?)
+    }
+
     fn file_count(&self) -> usize {
         self.files.len()
     }

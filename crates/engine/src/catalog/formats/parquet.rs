@@ -47,7 +47,8 @@ impl FileFormat for Parquet {
         let (metadata, schema) = read.map_err(|e| fail(parquet_text(&e)))?;
         let (remote, metadata) = (file.remote.clone(), Arc::new(metadata));
         let columns = Arc::new(schema.clone());
-        let input = ParquetInput { source, remote, metadata, columns, texts: Arc::default() };
+        let (texts, tables) = Default::default();
+        let input = ParquetInput { source, remote, metadata, columns, texts, tables };
         let file = file.planned().with_extension(input);
         Ok(Inspected { file, schema, notes: Vec::new() })
     }
