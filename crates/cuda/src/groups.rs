@@ -82,7 +82,7 @@ const TEXTS_BYTES_MIN: u64 = 16 << 20;
 const TEXTS_BYTES_MAX: u64 = 4 << 32;
 
 /// Bytes of a key at most.
-const KEY_BYTES_MAX: usize = 256;
+const KEY_BYTES_MAX: usize = 128;
 
 /// One key within the words of a group's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

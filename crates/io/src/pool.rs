@@ -1,5 +1,7 @@
 //! A pool of threads, each with one system call at a time: the engine that works everywhere.
 
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -103,7 +105,8 @@ fn work<T: Transfer>(tasks: &Receiver<Task<T>>, shared: &Shared) {
         } else {
             // SAFETY: the promise of whoever called `submit`: the window is valid and ours until
             // the completion, which comes after this; segments of a request do not overlap.
-            let outcome = segment.carry_out(|part| unsafe { request.attempt(part) });
+            let attempt = |part: &Segment| unsafe { request.attempt(part) };
+            let outcome = segment.carry_out(|part| told(|| attempt(part)));
             outcome.map_err(|fault| request.error(&segment, fault))
         };
         if let Some(completion) = pending.segment_ended(result) {
@@ -115,12 +118,64 @@ fn work<T: Transfer>(tasks: &Receiver<Task<T>>, shared: &Shared) {
     }
 }
 
+/// What an attempt yields. A file may decode what it reads; if that panics, the request fails instead of its thread, for
+/// which a race would wait.
+fn told(attempt: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+    let told = catch_unwind(AssertUnwindSafe(attempt));
+    told.unwrap_or_else(|_| Err(io::Error::other("the reader of the file panicked")))
+}
+
 impl<T: Transfer> Drop for Pool<T> {
     fn drop(&mut self) {
         self.cancel_queued();
         drop(self.queue.take());
         for thread in self.threads.drain(..) {
             join(thread);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::{
+        AlignedBuffer, Engine, FileIdentity, PreadPool, ReadAt, ReadMode, ReadRequest, SourceFile,
+        Window,
+    };
+    use std::sync::Arc;
+
+    /// A file whose decoder has a fault.
+    #[derive(Debug)]
+    struct Panicking(Arc<SourceFile>);
+
+    impl ReadAt for Panicking {
+        fn source(&self) -> &SourceFile {
+            &self.0
+        }
+
+        fn read_at(&self, _: ReadMode, _: u64, _: &mut [u8]) -> std::io::Result<usize> {
+            panic!("a page that nobody has thought of")
+        }
+    }
+
+    #[test]
+    fn a_reader_that_panics_fails_its_request_and_takes_the_next() {
+        let identity =
+            FileIdentity { device: 1, inode: 2, size_bytes: 100, mtime_ns: 0, ctime_ns: 0 };
+        let file: Arc<dyn ReadAt> = Arc::new(Panicking(SourceFile::known("x", identity)));
+        let (sender, completions) = crossbeam_channel::unbounded();
+        let sink = Arc::new(move |completion| drop(sender.send(completion)));
+        let mut memory = AlignedBuffer::allocate(4096).unwrap();
+        let window = Window::new(memory.as_mut_slice().as_mut_ptr(), 4096);
+        let pool = PreadPool::start(1, 4096, sink).unwrap();
+        for tag in 0..2 {
+            let (file, mode) = (Arc::clone(&file), ReadMode::Buffered);
+            let request = ReadRequest { file, mode, offset: 0, bytes: 100, window, tag };
+            // SAFETY: the memory outlives the pool, which is dropped before it, and is initialised.
+            unsafe { pool.submit(request) };
+            let completion: crate::Completion = completions.recv().unwrap();
+            let error = completion.result.unwrap_err().to_string();
+            assert!(completion.tag == tag && error.contains("panicked"), "{error}");
         }
     }
 }

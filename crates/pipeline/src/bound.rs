@@ -288,7 +288,7 @@ pub struct Accumulator {
     pub argument: Option<BoundExpr>,
     /// FILTER; a row for which it is not true is left out.
     pub filter: Option<BoundExpr>,
-    /// An earlier accumulator with the same argument and filter.
+    /// The last one before it with the same argument and filter.
     pub same_as: Option<usize>,
 }
 

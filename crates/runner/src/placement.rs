@@ -450,7 +450,8 @@ fn check_kernel(
     let builds: Vec<_> =
         stages.iter().map(empty).collect::<Result<_, _>>().map_err(|error| why(error.into()))?;
     let ordinals = &pipeline.source.ordinals;
-    let feed = Arc::clone(table.source()).feed(ordinals, &[], ChunkOptions::default());
+    let options = ChunkOptions { is_plain: true, ..ChunkOptions::default() };
+    let feed = Arc::clone(table.source()).feed(ordinals, &[], options);
     let feed = feed.map_err(|error| why(error.into()))?;
     let info = source_info(pipeline, table, &*feed);
     let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };

@@ -359,7 +359,6 @@ pub fn stream_and_run_resident(devices: &[Arc<CudaDevice>], cases: Vec<corpus::C
             let large = [50_000, 3, 70_000, 4096, 64, 33_333];
             let small = [5000, 3, 4000, 4096, 64, 3333];
             let rows = if emits_rows(&case) { small } else { large };
-            println!("{} {shape:?}", case.name);
             let table = Table::random(shape, &rows);
             let bound = bound_of(&case, &table, &builds).unwrap();
             let cpu = on_cpu(&bound, &table);

@@ -65,7 +65,7 @@ pub(crate) use listing::PARTITION_DEPTH_MAX;
 pub use listing::table_name;
 pub(crate) use options::ReadOptions;
 pub(crate) use packing::{Packing, packing_of};
-pub(crate) use parquet_streamed::{NotStreamed, Streamed, reads_parquet, streamed};
+pub(crate) use parquet_streamed::{NotStreamed, Streamed, reads_row_groups, streamed};
 pub(crate) use partition_names::{NULL_VALUE, partition_name, partition_of};
 pub(crate) use refusal::refused;
 pub use remote::shown_text;

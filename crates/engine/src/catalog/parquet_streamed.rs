@@ -1,6 +1,6 @@
 //! Scans of Parquet files that pipelines read themselves, without the planner's reader.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -41,10 +41,18 @@ pub struct NotStreamed {
     pub is_for_planner: bool,
 }
 
-/// Whether a scan reads Parquet.
-pub fn reads_parquet(scan: &DataSourceExec) -> bool {
+/// Whether rows of a scan may as well be a pipeline's: it reads Parquet, without an index of pages by which the planner's
+/// reader would leave out more than row groups.
+pub fn reads_row_groups(scan: &DataSourceExec) -> bool {
     let config = scan.data_source().downcast_ref::<FileScanConfig>();
-    config.is_some_and(|config| config.file_source().downcast_ref::<NamingSource>().is_some())
+    let is_parquet =
+        |config: &&FileScanConfig| config.file_source().downcast_ref::<NamingSource>().is_some();
+    let inputs = config.filter(is_parquet).and_then(|config| inputs(config).ok());
+    let has_index = |input: &&ParquetInput| {
+        let chunks = input.metadata.row_groups().iter().flat_map(|group| group.columns());
+        chunks.into_iter().any(|chunk| chunk.column_index_offset().is_some())
+    };
+    inputs.is_some_and(|inputs| !inputs.iter().any(has_index))
 }
 
 /// The table of a scan; `None`: it reads something else than Parquet, or there is no memory for reading.
@@ -136,6 +144,18 @@ struct Opened {
     long_texts: Option<String>,
 }
 
+impl Kept {
+    /// Whether it has a file that is another one by now.
+    fn has_older(&self, inputs: &[&ParquetInput]) -> bool {
+        let path = |input: &ParquetInput| input.source.path().to_path_buf();
+        let now: HashMap<_, _> = inputs.iter().map(|input| (path(input), &input.source)).collect();
+        let is_older = |file: &Arc<SourceFile>| {
+            now.get(file.path()).is_some_and(|source| !Arc::ptr_eq(source, file))
+        };
+        self.files.iter().any(is_older)
+    }
+}
+
 impl StreamedTables {
     fn known(&self, columns: &SchemaRef, inputs: &[&ParquetInput]) -> Option<Arc<Opened>> {
         let mut kept = self.0.lock();
@@ -164,6 +184,7 @@ impl StreamedTables {
         let table = Arc::new(Opened { stream, slot_bytes, long_texts });
         let files = inputs.iter().map(|input| Arc::clone(&input.source)).collect();
         let mut kept = self.0.lock();
+        kept.retain(|it| !it.has_older(inputs));
         if kept.len() >= KEPT_MAX {
             kept.remove(0);
         }

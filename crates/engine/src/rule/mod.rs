@@ -55,7 +55,7 @@ use headrace_ir::{FirstGroups, NamedExpr, OrderKey};
 use headrace_pipeline::WhyNot;
 use headrace_runner::{Fallback, Processor, Runner, Settings};
 
-use crate::catalog::reads_parquet;
+use crate::catalog::reads_row_groups;
 use crate::config::settings_of;
 use crate::error::forbidden;
 use crate::exec::{OrderExec, PipelineExec};
@@ -346,8 +346,8 @@ fn order_key(key: &PhysicalSortExpr) -> Option<OrderKey> {
 /// Whether projections and filters at most stand between a node and a join or scan. What
 /// stands above an aggregation, a sort or a window was never meant for a pipeline.
 fn begins_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let is_parquet = || plan.downcast_ref::<DataSourceExec>().is_some_and(reads_parquet);
-    if plan.is::<HashJoinExec>() || plan.is::<HeadraceScanExec>() || is_parquet() {
+    let has_groups = || plan.downcast_ref::<DataSourceExec>().is_some_and(reads_row_groups);
+    if plan.is::<HashJoinExec>() || plan.is::<HeadraceScanExec>() || has_groups() {
         return true;
     }
     let passes = plan.is::<FilterExec>() || plan.is::<ProjectionExec>();

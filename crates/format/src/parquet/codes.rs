@@ -31,7 +31,7 @@ const PLAIN_BYTES_MAX: usize = 1 << 20;
 /// Column chunks of a table at most whose dictionaries are read before the first row.
 const CHUNKS_MAX: usize = 4096;
 /// Texts of a table at most.
-const TEXTS_MAX: usize = 1 << 14;
+pub(super) const TEXTS_MAX: usize = 1 << 14;
 
 /// The texts of those columns of a file that were asked for. They are kept with the file's metadata.
 #[derive(Debug, Default)]

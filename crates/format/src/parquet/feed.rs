@@ -106,6 +106,9 @@ impl ParquetFeed {
         let schema = &self.table.schema;
         let lies = |&column: &usize| match self.is_plain {
             true => self.table.plain_encoding(0, column),
+            false if self.table.texts_of(column).is_some() => {
+                Encoding::Dictionary { code_bytes: 4 }
+            }
             false => encoding(schema.field(column).data_type()).unwrap_or(Encoding::Plain),
         };
         FeedFacts {

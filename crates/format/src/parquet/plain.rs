@@ -22,6 +22,7 @@ use headrace_ir::layout::ROW_ALIGNMENT;
 use headrace_ir::{ColumnExtents, Encoding, Extent};
 
 use super::bad::Bad;
+use super::codes::TEXTS_MAX;
 use super::column::ColumnReader;
 use super::decoder::{chunk_facts, corrupt};
 use super::fixed::Stored;
@@ -42,9 +43,9 @@ const SPANS_MAX: u64 = 1 << 27;
 /// How a column lies when it is decoded; `None`: its bytes are not known before.
 fn lies(table: &ParquetTable, file: &KnownFile, column: usize) -> Option<Encoding> {
     if let Some(dictionary) = table.texts_of(column) {
+        const { assert!(TEXTS_MAX <= 1 << 15, "codes of two bytes") };
         let code_bytes = if dictionary.values.len() <= 1 << 7 { 1 } else { 2 };
-        let fits = dictionary.values.len() <= 1 << 15;
-        return Some(Encoding::Dictionary { code_bytes: if fits { code_bytes } else { 4 } });
+        return Some(Encoding::Dictionary { code_bytes });
     }
     match &file.columns[column].target {
         Target::Bytes { .. } => None,
@@ -142,7 +143,8 @@ enum Validity {
 pub(super) struct PlainFile {
     table: Arc<ParquetTable>,
     number: usize,
-    /// Values and validity are two reads, decoded by the first of them.
+    /// Values and validity are two reads. What the values' finds is kept until the other takes it; where that came first,
+    /// it has decoded for itself, and this stays until the feed ends.
     validities: Mutex<HashMap<Place, Validity>>,
     known: Condvar,
 }
@@ -308,13 +310,11 @@ fn put_values(
         Encoding::Bits => put(array.as_boolean().values().sliced().as_slice(), at / 8, into),
         Encoding::Dictionary { code_bytes } => {
             let codes = array.as_dictionary::<Int32Type>().keys().values();
-            let mut put_all = |codes: &mut dyn Iterator<Item = [u8; 4]>| {
-                let bytes = usize::from(*code_bytes);
-                let places = into.chunks_exact_mut(bytes).skip(at);
-                places.zip(codes).for_each(|(place, code)| place.copy_from_slice(&code[..bytes]));
+            let narrow: Vec<u8> = match code_bytes {
+                1 => codes.iter().map(|&code| code as u8).collect(),
+                _ => codes.iter().flat_map(|&code| (code as u16).to_le_bytes()).collect(),
             };
-            put_all(&mut codes.iter().map(|code| code.to_le_bytes()));
-            Ok(())
+            put(&narrow, at * usize::from(*code_bytes), into)
         }
         _ => {
             let data = array.to_data();

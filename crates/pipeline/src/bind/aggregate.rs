@@ -99,7 +99,7 @@ impl<'b> Lowering<'b> {
             kind,
             argument: bound(argument)?,
             filter: bound(filter)?,
-            same_as: self.made_for.iter().position(same_argument),
+            same_as: self.made_for.iter().rposition(same_argument),
         });
         self.made_for.push(wanted);
         Ok(self.accumulators.len() - 1)

@@ -159,11 +159,6 @@ pub fn hashed_groups() -> Vec<Case> {
         case_of("hashed by a wide integer", vec![], by(&["c"], calls())),
         case_of("hashed by two words", vec![], by(&["x", "h", "u"], vec![sum(reg("k"))])),
         case_of("hashed by six words", vec![], by(&["x", "d", "g", "c", "n", "m", "f"], calls())),
-        case_of("hashed by thirty words", vec![], {
-            let names = ["d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "d8", "d9"];
-            let wide = names.map(|name| (name, reg("d")));
-            aggregate(wide.into_iter().chain([("k", reg("k"))]).collect(), calls())
-        }),
         case_of("hashed by unsigned and truth", vec![], by(&["x", "g"], calls())),
         case_of("hashed by many small keys", vec![], by(&["k", "u", "t", "f"], calls())),
         case_of(
