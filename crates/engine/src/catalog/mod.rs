@@ -48,6 +48,7 @@ mod sample;
 mod separated;
 mod shapes;
 mod sniff;
+mod streamed_tables;
 mod table;
 mod tables;
 mod text;

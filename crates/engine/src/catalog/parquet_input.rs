@@ -16,8 +16,8 @@ use headrace_format::parquet::KnownTexts;
 use headrace_io::{ReadAt, SourceFile};
 
 use super::bytes::FileBytes;
-use super::parquet_streamed::StreamedTables;
 use super::remote::RemoteFile;
+use super::streamed_tables::StreamedTables;
 
 /// A file and its metadata.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Scans of Parquet files that pipelines read themselves, without the planner's reader.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -9,14 +9,14 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::ProjectionExpr;
 use headrace_format::parquet::{ParquetFile, ParquetTable};
-use headrace_io::{ReadAt, SourceFile};
+use headrace_io::ReadAt;
 use headrace_pipeline::WhyNot;
 use headrace_runner::StreamTable;
-use parking_lot::Mutex;
 
 use super::parquet_input::ParquetInput;
 use super::parquet_source::NamingSource;
 use super::pipe::shown;
+use super::streamed_tables::Opened;
 
 /// Slots at least in the memory for them: one is consumed while another is read.
 const SLOTS_MIN: u64 = 3;
@@ -102,10 +102,10 @@ fn table_of(
         return Err("nothing of the files is read but how many rows there are".to_string().into());
     };
     let wanted = Arc::new(schema.project(&columns).map_err(|error| error.to_string())?);
-    let known = first.tables.known(&wanted, &inputs);
-    let table = match known {
+    let files: Vec<_> = inputs.iter().map(|input| Arc::clone(&input.source)).collect();
+    let table = match first.tables.known(&wanted, &files) {
         Some(table) => table,
-        None => first.tables.add(wanted, &inputs)?,
+        None => first.tables.keep((Arc::clone(&wanted), files), opened(&wanted, &inputs)?),
     };
     let Opened { stream, slot_bytes, long_texts } = &*table;
     if slot_bytes.saturating_mul(SLOTS_MIN) > slots_bytes {
@@ -120,77 +120,19 @@ fn table_of(
     Ok(Streamed { table: Arc::clone(stream), columns, schema, projection })
 }
 
-/// Tables that scans may be, kept with the first file of theirs: what runs of a session have taken, and what GPUs have
-/// ready, is known of a table, not of what it is made of.
-#[derive(Debug, Default)]
-pub(super) struct StreamedTables(Mutex<Vec<Kept>>);
-
-/// Scans of a file at most that differ in their columns or their other files.
-const KEPT_MAX: usize = 32;
-
-#[derive(Debug)]
-struct Kept {
-    columns: SchemaRef,
-    files: Vec<Arc<SourceFile>>,
-    table: Arc<Opened>,
-}
-
-#[derive(Debug)]
-struct Opened {
-    stream: Arc<StreamTable>,
-    /// Of the memory for reading that its largest row group takes.
-    slot_bytes: u64,
-    /// Why its rows had better stay the planner's, if they had.
-    long_texts: Option<String>,
-}
-
-impl Kept {
-    /// Whether it has a file that is another one by now.
-    fn has_older(&self, inputs: &[&ParquetInput]) -> bool {
-        let path = |input: &ParquetInput| input.source.path().to_path_buf();
-        let now: HashMap<_, _> = inputs.iter().map(|input| (path(input), &input.source)).collect();
-        let is_older = |file: &Arc<SourceFile>| {
-            now.get(file.path()).is_some_and(|source| !Arc::ptr_eq(source, file))
-        };
-        self.files.iter().any(is_older)
-    }
-}
-
-impl StreamedTables {
-    fn known(&self, columns: &SchemaRef, inputs: &[&ParquetInput]) -> Option<Arc<Opened>> {
-        let mut kept = self.0.lock();
-        let is_same = |it: &Kept| {
-            it.files.len() == inputs.len()
-                && it.files.iter().zip(inputs).all(|(file, input)| Arc::ptr_eq(file, &input.source))
-                && it.columns == *columns
-        };
-        let at = kept.iter().position(is_same)?;
-        // The one used last is the last.
-        kept[at..].rotate_left(1);
-        kept.last().map(|kept| Arc::clone(&kept.table))
-    }
-
-    fn add(&self, columns: SchemaRef, inputs: &[&ParquetInput]) -> Result<Arc<Opened>, String> {
-        let files = inputs.iter().map(|input| file_of(input, &columns));
-        let table = ParquetTable::new(Arc::clone(&columns), files.collect::<Result<_, String>>()?)?;
-        let all: Vec<usize> = (0..columns.fields().len()).collect();
-        let first = shown(inputs[0].source.path());
-        let name = match inputs.len() {
-            1 => first.display().to_string(),
-            files => format!("{} and {} more", first.display(), files - 1),
-        };
-        let (slot_bytes, long_texts) = (table.group_bytes_max(&all), table.long_texts());
-        let stream = Arc::new(StreamTable::new(name, Arc::new(table)));
-        let table = Arc::new(Opened { stream, slot_bytes, long_texts });
-        let files = inputs.iter().map(|input| Arc::clone(&input.source)).collect();
-        let mut kept = self.0.lock();
-        kept.retain(|it| !it.has_older(inputs));
-        if kept.len() >= KEPT_MAX {
-            kept.remove(0);
-        }
-        kept.push(Kept { columns, files, table: Arc::clone(&table) });
-        Ok(table)
-    }
+/// Opens the table of a scan that is new.
+fn opened(columns: &SchemaRef, inputs: &[&ParquetInput]) -> Result<Opened, String> {
+    let files = inputs.iter().map(|input| file_of(input, columns));
+    let table = ParquetTable::new(Arc::clone(columns), files.collect::<Result<_, String>>()?)?;
+    let all: Vec<usize> = (0..columns.fields().len()).collect();
+    let first = shown(inputs[0].source.path());
+    let name = match inputs.len() {
+        1 => first.display().to_string(),
+        files => format!("{} and {} more", first.display(), files - 1),
+    };
+    let (slot_bytes, long_texts) = (table.group_bytes_max(&all), table.long_texts());
+    let stream = Arc::new(StreamTable::new(name, Arc::new(table)));
+    Ok(Opened { stream, slot_bytes, long_texts })
 }
 
 fn all_columns(schema: &Schema) -> Vec<ProjectionExpr> {
