@@ -154,7 +154,7 @@ mod tests {
         }
 
         fn read_at(&self, _: ReadMode, _: u64, _: &mut [u8]) -> std::io::Result<usize> {
-            panic!("a page that nobody has thought of")
+            panic!("an unexpected page")
         }
     }
 

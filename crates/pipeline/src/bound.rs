@@ -279,6 +279,14 @@ pub enum AccumulatorKind {
     Max,
 }
 
+impl AccumulatorKind {
+    /// Whether it keeps one of its values.
+    #[must_use]
+    pub fn is_extreme(self) -> bool {
+        matches!(self, Self::Min | Self::Max)
+    }
+}
+
 /// One running value per group, with what feeds it.
 #[derive(Clone, Debug)]
 pub struct Accumulator {
@@ -288,7 +296,8 @@ pub struct Accumulator {
     pub argument: Option<BoundExpr>,
     /// FILTER; a row for which it is not true is left out.
     pub filter: Option<BoundExpr>,
-    /// The last one before it with the same argument and filter.
+    /// The last one before it with the same argument and filter. Extremes share with extremes alone: they do not take
+    /// decimals in 64 bits.
     pub same_as: Option<usize>,
 }
 

@@ -44,10 +44,7 @@ pub struct NotStreamed {
 /// Whether rows of a scan may as well be a pipeline's: it reads Parquet, without an index of pages by which the planner's
 /// reader would leave out more than row groups.
 pub fn reads_row_groups(scan: &DataSourceExec) -> bool {
-    let config = scan.data_source().downcast_ref::<FileScanConfig>();
-    let is_parquet =
-        |config: &&FileScanConfig| config.file_source().downcast_ref::<NamingSource>().is_some();
-    let inputs = config.filter(is_parquet).and_then(|config| inputs(config).ok());
+    let inputs = parquet_of(scan).and_then(|(config, _)| inputs(config).ok());
     let has_index = |input: &&ParquetInput| {
         let chunks = input.metadata.row_groups().iter().flat_map(|group| group.columns());
         chunks.into_iter().any(|chunk| chunk.column_index_offset().is_some())
@@ -60,9 +57,14 @@ pub fn reads_row_groups(scan: &DataSourceExec) -> bool {
 /// # Errors
 /// Why pipelines do not read it.
 pub fn streamed(scan: &DataSourceExec, slots_bytes: u64) -> Option<Result<Streamed, NotStreamed>> {
-    let config = scan.data_source().downcast_ref::<FileScanConfig>().filter(|_| slots_bytes > 0)?;
-    let source = config.file_source().downcast_ref::<NamingSource>()?;
+    let (config, source) = parquet_of(scan).filter(|_| slots_bytes > 0)?;
     Some(table_of(config, source, slots_bytes))
+}
+
+/// What a scan reads, if that is Parquet.
+fn parquet_of(scan: &DataSourceExec) -> Option<(&FileScanConfig, &NamingSource)> {
+    let config = scan.data_source().downcast_ref::<FileScanConfig>()?;
+    Some((config, config.file_source().downcast_ref::<NamingSource>()?))
 }
 
 impl From<String> for NotStreamed {

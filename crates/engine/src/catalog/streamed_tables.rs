@@ -1,5 +1,5 @@
-//! Tables that scans of files may be, kept with the first file of theirs: what runs of a session have taken, and what GPUs
-//! have ready, is known of a table, not of what it is made of.
+//! The tables that scans of a session have opened. Each is kept with its first file, and the next scan of the same columns
+//! and files finds it. The runner records run times and prepared GPU runs by table, so a table opened anew would lose them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ struct Kept {
     table: Arc<Opened>,
 }
 
-/// A table, and what is to be known of it before it is taken.
+/// A table, with the facts that decide whether a pipeline takes it.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub stream: Arc<StreamTable>,

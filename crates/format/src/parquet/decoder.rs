@@ -125,7 +125,7 @@ pub(super) fn chunk_facts(file: &KnownFile, group: u32, column: usize) -> Result
     let codec = Codec::new(chunk.compression());
     Ok(ChunkFacts {
         codec: codec.map_err(|bad| corrupt(file, group, column, 0, bad))?,
-        may_have_nulls: chunk.column_descr().max_def_level() > 0,
+        may_have_nulls: !file.is_required(column),
         rows: chunk.num_values() as usize,
         page_bytes_max: (chunk.uncompressed_size() as usize).max(PAGE_BYTES),
     })

@@ -85,7 +85,7 @@ macro_rules! big_endian_of {
     };
 }
 
-/// Values of which all first bytes lie before all second ones, one after the other.
+/// Values whose bytes are split: the first bytes of all values, then the second bytes of all, and so on.
 fn together(split: &[u8], width: usize) -> Vec<u8> {
     let values = split.len() / width;
     let bytes = |value| (0..width).map(move |byte| split[byte * values + value]);

@@ -103,13 +103,12 @@ impl ParquetTable {
             offset: place.offset(bits, is_validity, self.columns.len()),
             bytes: (rows * bits).div_ceil(8),
         };
-        let may_have_nulls = known.chunk(group, column).column_descr().max_def_level() > 0;
         ColumnExtents {
             values: extent(value_bits(known, column, &encoding), false),
             encoding,
             offsets: None,
             offsets_base: 0,
-            validity: may_have_nulls.then(|| extent(1, true)),
+            validity: (!known.is_required(column)).then(|| extent(1, true)),
             remap: None,
         }
     }
@@ -139,12 +138,12 @@ enum Validity {
     Failed,
 }
 
-/// A file of plain columns that nobody has written.
+/// Plain columns as a file. It exists only as reads of it.
 pub(super) struct PlainFile {
     table: Arc<ParquetTable>,
     number: usize,
-    /// Values and validity are two reads. What the values' finds is kept until the other takes it; where that came first,
-    /// it has decoded for itself, and this stays until the feed ends.
+    /// Values and validity are two reads. The reader of the values decodes both, and keeps the validity here for the other
+    /// reader. If the validity is read first, its reader decodes the pages too, and the entry stays until the feed ends.
     validities: Mutex<HashMap<Place, Validity>>,
     known: Condvar,
 }
@@ -220,8 +219,7 @@ impl PlainFile {
         rows: u64,
         (encoding, into): (&Encoding, &mut [u8]),
     ) -> io::Result<()> {
-        let chunk = self.file().chunk(place.group, place.column);
-        if chunk.column_descr().max_def_level() == 0 {
+        if self.file().is_required(place.column) {
             let put = |at: usize, array: &ArrayRef| put_values(encoding, array, at, into);
             return self.decode(place, rows, put).map_err(io::Error::other);
         }

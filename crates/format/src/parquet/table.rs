@@ -52,7 +52,7 @@ impl KnownFile {
     }
 
     /// Whether no value of a column can be NULL.
-    fn is_required(&self, column: usize) -> bool {
+    pub fn is_required(&self, column: usize) -> bool {
         let leaves = self.metadata.file_metadata().schema_descr().columns();
         leaves[self.columns[column].leaf].max_def_level() == 0
     }

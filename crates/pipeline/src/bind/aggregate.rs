@@ -94,7 +94,9 @@ impl<'b> Lowering<'b> {
             return Ok(found);
         }
         let bound = |e: Option<&Expr>| e.map(|e| self.binder.expr(e)).transpose();
-        let same_argument = |made: &(_, _, _)| (&made.1, &made.2) == (&wanted.1, &wanted.2);
+        let same_argument = |made: &(AccumulatorKind, _, _)| {
+            made.0.is_extreme() == kind.is_extreme() && (&made.1, &made.2) == (&wanted.1, &wanted.2)
+        };
         self.accumulators.push(Accumulator {
             kind,
             argument: bound(argument)?,

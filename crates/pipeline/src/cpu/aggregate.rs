@@ -163,22 +163,12 @@ impl<'a> Batch<'a> {
         &mut self,
         context: &mut Context<'a>,
         (index, accumulator): (usize, &'a Accumulator),
-        state: &AccumulatorState,
     ) -> Result<Option<Argument<'a>>, ExecError> {
         let Some(expr) = &accumulator.argument else { return Ok(None) };
-        let narrow_will_do = matches!(
-            state,
-            AccumulatorState::Count(_)
-                | AccumulatorState::SumI128(_)
-                | AccumulatorState::SumWide { .. }
-        );
-        let made = accumulator.same_as.and_then(|earlier| self.arguments[earlier].clone());
-        let argument = match made {
-            Some(Argument::Narrow(_)) if !narrow_will_do => {
-                Argument::of(context, expr, narrow_will_do)?
-            }
+        let argument = match accumulator.same_as.and_then(|earlier| self.arguments[earlier].clone())
+        {
             Some(made) => made,
-            None => Argument::of(context, expr, narrow_will_do)?,
+            None => Argument::of(context, expr, !accumulator.kind.is_extreme())?,
         };
         self.arguments[index] = Some(argument.clone());
         Ok(Some(argument))
@@ -195,7 +185,7 @@ impl<'a> Batch<'a> {
         if rows == 0 {
             return Ok(());
         }
-        let argument = self.argument(context, (index, accumulator), state)?;
+        let argument = self.argument(context, (index, accumulator))?;
         match (state, &argument) {
             (AccumulatorState::Count(counts), argument) => {
                 let spelled = argument.as_ref().map(|it| it.vector().spelled(rows));
