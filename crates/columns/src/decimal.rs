@@ -55,8 +55,8 @@ pub(crate) fn compute(
             Some(product) => return within(product, limit),
             None => i256::from_i128(left).wrapping_mul(i256::from_i128(right)),
         },
-        ArithmeticOp::Divide => divide(left, right, scales)?,
-        ArithmeticOp::Modulo => modulo(left, right, scales)?,
+        ArithmeticOp::Divide => return within(divide(left, right, scales)?, limit),
+        ArithmeticOp::Modulo => return within(modulo(left, right, scales)?, limit),
     };
     narrow(exact, limit)
 }
@@ -129,35 +129,25 @@ fn add(op: ArithmeticOp, left: i128, right: i128, scales: Scales) -> Result<i256
     sum.ok_or(Fault::Overflow)
 }
 
-/// Truncates towards zero, as Arrow does.
-fn divide(left: i128, right: i128, scales: Scales) -> Result<i256, Fault> {
+/// Truncates towards zero; fails where the operands in their common scale take more than 128 bits, as Arrow does.
+fn divide(left: i128, right: i128, scales: Scales) -> Result<i128, Fault> {
     if right == 0 {
         return Err(Fault::DivisionByZero);
     }
     let digits = difference(scales.result, scales.left) + i32::from(scales.right);
-    let (dividend, divisor) = if digits >= 0 {
-        (rescaled(left, digits)?, i256::from_i128(right))
-    } else {
-        (i256::from_i128(left), rescaled(right, -digits)?)
-    };
+    let dividend = scaled_up(left, digits.max(0)).ok_or(Fault::Overflow)?;
+    let divisor = scaled_up(right, (-digits).max(0)).ok_or(Fault::Overflow)?;
     dividend.checked_div(divisor).ok_or(Fault::Overflow)
 }
 
-fn modulo(left: i128, right: i128, scales: Scales) -> Result<i256, Fault> {
+/// Of operands in the scale of the result, which is the larger of theirs.
+fn modulo(left: i128, right: i128, scales: Scales) -> Result<i128, Fault> {
     if right == 0 {
         return Err(Fault::DivisionByZero);
     }
-    let common = scales.left.max(scales.right);
-    let left = rescaled(left, difference(common, scales.left))?;
-    let right = rescaled(right, difference(common, scales.right))?;
-    let rest = left.checked_rem(right).ok_or(Fault::Overflow)?;
-    let digits = difference(scales.result, common);
-    let factor = power_of_ten(digits.unsigned_abs()).ok_or(Fault::Overflow)?;
-    if digits >= 0 {
-        rest.checked_mul(factor).ok_or(Fault::Overflow)
-    } else {
-        Ok(rest.wrapping_div(factor))
-    }
+    let left = scaled_up(left, difference(scales.result, scales.left)).ok_or(Fault::Overflow)?;
+    let right = scaled_up(right, difference(scales.result, scales.right)).ok_or(Fault::Overflow)?;
+    Ok(left.wrapping_rem(right))
 }
 
 /// To another scale, half away from zero when digits are dropped; `None` if it has more than

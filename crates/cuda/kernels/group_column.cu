@@ -13,7 +13,7 @@
 #include "headrace/groups.cuh"
 
 // `group_columns.rs` numbers them.
-constexpr u32 VALUES = 0, BITS = 1, TEXT_KEYS = 2, TEXT_EXTREMES = 3, FLOAT_EXTREMES = 4, FLOATS = 5, TOTALS = 6, MEANS = 7, FLOAT_MEANS = 8;
+constexpr u32 VALUES = 0, BITS = 1, TEXT_KEYS = 2, TEXT_EXTREMES = 3, FLOAT_EXTREMES = 4, FLOATS = 5, TOTALS = 6, MEANS = 7, FLOAT_MEANS = 8, FLOAT_KEYS = 9;
 
 // How numbers are ordered, if they are: all together.
 constexpr u32 ORDERED = 1, DESCENDING = 2, NULLS_FIRST = 4, UNSIGNED = 8;
@@ -123,6 +123,14 @@ HR_DEVICE f64 unordered(u64 key)
     return hr::bits_as<f64>(key >> 63 ? key & ~(1ull << 63) : ~key);
 }
 
+// A float key of 4 or 8 bytes, which may lie anywhere.
+HR_DEVICE f64 float_at(const u8* entry, u32 bytes)
+{
+    u64 bits = 0;
+    for (u32 byte = 0; byte < bytes; ++byte) bits |= u64(entry[byte]) << 8 * byte;
+    return bytes == 4 ? f64(hr::bits_as<f32>(u32(bits))) : hr::bits_as<f64>(bits);
+}
+
 HR_DEVICE void put_float(const Params& p, u64 row, f64 value)
 {
     if (p.value_bytes == 4) put(p, row, f32(value));
@@ -165,6 +173,7 @@ HR_DEVICE u64 order_of(const Params& p, u64 row, const u8* entry, bool is_there)
     switch (p.form) {
     case VALUES:
     case BITS: number = integer_in_order(p, entry); break;
+    case FLOAT_KEYS: number = float_in_order(p, float_at(entry, p.value_bytes)); break;
     case FLOAT_EXTREMES: number = float_in_order(p, unordered(*reinterpret_cast<const u64*>(entry))); break;
     case FLOATS: number = float_in_order(p, *reinterpret_cast<const f64*>(entry)); break;
     case FLOAT_MEANS: number = float_in_order(p, *reinterpret_cast<const f64*>(entry) / f64(p.counts[row])); break;
@@ -193,7 +202,8 @@ HR_KERNEL headrace_group_column(HR_CONSTANT Params p)
                 continue;
             }
             switch (p.form) {
-            case VALUES: put_bytes(p, row, entry, is_there); break;
+            case VALUES:
+            case FLOAT_KEYS: put_bytes(p, row, entry, is_there); break;
             case BITS: bits |= u32(is_there && *entry != 0) << r; break;
             case TEXT_KEYS:
                 is_there = entry[hr::TEXT_KEY_BYTES - 1] != 0;

@@ -4,21 +4,14 @@
 //
 // A slot is free, being taken, or holds a group number; the group's key lies in `keys`.
 //
-// Keys that are texts come first, each of TEXT_KEY_WORDS words. A short text lies in them, then zeros, and
-// in the last byte its length and 1, or 0 for NULL. Of a long text the words are: where it lies, its hash,
-// its length, and LONG_TEXT in the last byte. The table keeps long texts of its own: those of rows go with
-// their chunk.
+// Keys are words (`keys.cuh`). The table keeps long texts of its own: those of rows go with their chunk.
 #pragma once
 #include "headrace/aggregate.cuh"
-#include "headrace/probe.cuh"
-#include "headrace/text.cuh"
+#include "headrace/keys.cuh"
 
 namespace hr {
 
 constexpr u32 SLOT_FREE = 0xffffffffu, SLOT_TAKEN = 0xfffffffeu, NO_GROUP = 0xfffffffdu, NO_TEXT_ROOM = 0xfffffffcu;
-
-constexpr u32 TEXT_KEY_BYTES = 32, TEXT_KEY_WORDS = 4;
-constexpr u64 LONG_TEXT = 255;
 
 // The bit of the number of groups that says that their texts take more than half of their room.
 constexpr u32 TEXTS_FULL = 1u << 31;
@@ -76,52 +69,11 @@ HR_DEVICE bool extreme_text(KeptText* entry, const Text& text, const GroupTexts&
     }
 }
 
-HR_DEVICE u64 text_hash(const Text& text)
-{
-    u64 hash = text.bytes;
-    for (u32 word = 0; 4 * word < text.bytes; ++word) hash = mix(hash ^ text_word(text, word));
-    return hash;
-}
-
-// Sets words from WORD on, which are 0, to a text; of a long one the first is its address.
-template <u32 WORD, u32 WORDS>
-HR_DEVICE void set_text_key(u64 (&key)[WORDS], const Text& text)
-{
-    if (text.bytes >= TEXT_KEY_BYTES) {
-        key[WORD] = reinterpret_cast<u64>(text.at);
-        key[WORD + 1] = text_hash(text);
-        key[WORD + 2] = text.bytes;
-        key[WORD + 3] = LONG_TEXT << 56;
-        return;
-    }
-#pragma unroll
-    for (u32 word = 0; word < TEXT_KEY_BYTES / 4; ++word) {
-        if (4 * word < text.bytes) key[WORD + word / 2] |= u64(text_word(text, word)) << (32 * (word & 1u));
-    }
-    key[WORD + TEXT_KEY_WORDS - 1] |= u64(text.bytes + 1) << 56;
-}
-
-// Whether a word of a key says where one of its first TEXTS keys lies.
-template <u32 TEXTS, u32 WORDS>
-HR_DEVICE bool is_place(const u64 (&key)[WORDS], u32 word)
-{
-    return word < TEXTS * TEXT_KEY_WORDS && word % TEXT_KEY_WORDS == 0 && key[word + TEXT_KEY_WORDS - 1] >> 56 == LONG_TEXT;
-}
-
-// A key's long text as its row has it.
-template <u32 WORDS> HR_DEVICE Text row_text(const u64 (&key)[WORDS], u32 word)
-{
-    return Text(reinterpret_cast<const u8*>(key[word]), u32(key[word + 2]));
-}
-
 // The group of a key whose first TEXTS keys are texts.
 template <u32 TEXTS, u32 WORDS>
 HR_DEVICE u32 group_of(u32* slots, u64* keys, u32* used, u64 capacity, u64 slot_mask, const u64 (&key)[WORDS], const GroupTexts& texts)
 {
-    u64 hash = 0;
-#pragma unroll
-    for (u32 word = WORDS; word-- > 0;) hash = mix((is_place<TEXTS>(key, word) ? 0 : key[word]) ^ hash);
-    u64 slot = hash & slot_mask;
+    u64 slot = key_hash<TEXTS>(key) & slot_mask;
     while (true) {
         const u32 held = *static_cast<volatile u32*>(slots + slot);
         if (held == SLOT_FREE) {

@@ -21,13 +21,7 @@ HR_KERNEL headrace_rehash(HR_CONSTANT Params p)
     const u64 step = u64(gridDim.x) * BLOCK_THREADS;
     for (u64 group = u64(blockIdx.x) * BLOCK_THREADS + threadIdx.x; group < p.groups; group += step) {
         const u64* key = p.keys + group * p.words;
-        u64 hash = 0;
-        for (u32 word = p.words; word-- > 0;) {
-            const bool is_place = word < p.texts * hr::TEXT_KEY_WORDS && word % hr::TEXT_KEY_WORDS == 0
-                && key[word + hr::TEXT_KEY_WORDS - 1] >> 56 == hr::LONG_TEXT;
-            hash = hr::mix((is_place ? 0 : key[word]) ^ hash);
-        }
-        u64 slot = hash & p.slot_mask;
+        u64 slot = hr::key_hash(key, p.words, p.texts) & p.slot_mask;
         while (atomicCAS(p.slots + slot, hr::SLOT_FREE, u32(group)) != hr::SLOT_FREE) slot = (slot + 1) & p.slot_mask;
     }
 }

@@ -86,14 +86,19 @@ HR_DEVICE i32 compare_texts(const Text& a, const Text& b)
     return a.bytes == b.bytes ? 0 : a.bytes < b.bytes ? -1 : 1;
 }
 
-// Whether a sorted list has the text: `count` + 1 offsets from the list's begin, then the texts.
+// A text of a table: offsets from the table's begin, one more than texts, then the texts.
+HR_DEVICE Text table_text(const u32* table, u32 number)
+{
+    return Text(reinterpret_cast<const u8*>(table) + table[number], table[number + 1] - table[number]);
+}
+
+// Whether a sorted table has the text.
 HR_DEVICE bool in_texts(const u32* list, u32 count, const Text& text)
 {
     u32 low = 0, high = count;
     while (low < high) {
         const u32 middle = (low + high) / 2;
-        const Text entry(reinterpret_cast<const u8*>(list) + list[middle], list[middle + 1] - list[middle]);
-        const i32 order = compare_texts(entry, text);
+        const i32 order = compare_texts(table_text(list, middle), text);
         if (order == 0) return true;
         if (order < 0) low = middle + 1;
         else high = middle;

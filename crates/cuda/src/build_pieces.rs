@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use headrace_gpu::DeviceBuffer;
 use headrace_io::Kept;
+use headrace_pipeline::ExecError;
 use headrace_pipeline::build::{BuildIndex, BuildTable};
 
 use crate::device::CudaDevice;
@@ -21,14 +22,16 @@ pub(crate) fn build_piece(
     piece: BuildPiece,
 ) -> Result<(Arc<Kept<DeviceBuffer>>, u64), CudaError> {
     let hashed = match (piece, &build.index) {
-        (BuildPiece::HashRows | BuildPiece::HashKeys, BuildIndex::Chains(chains)) => {
-            Some((chains, HashLayout::of(build)?))
-        }
+        (
+            BuildPiece::HashRows | BuildPiece::HashKeys | BuildPiece::HashTexts,
+            BuildIndex::Chains(chains),
+        ) => Some((chains, HashLayout::of(build).map_err(|why| ExecError::Internal(why.0))?)),
         _ => None,
     };
-    // Rows and keys are one table.
+    // They are one table.
     let (piece, offset) = match (&hashed, piece) {
         (Some((_, layout)), BuildPiece::HashKeys) => (BuildPiece::HashRows, layout.keys_at()),
+        (Some((_, layout)), BuildPiece::HashTexts) => (BuildPiece::HashRows, layout.texts_at()),
         _ => (piece, 0),
     };
     let key = (build.id, piece);

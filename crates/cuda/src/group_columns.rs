@@ -19,8 +19,9 @@ use headrace_pipeline::{SourceColumn, WhyNot};
 use crate::accumulator::DeviceAccumulator;
 use crate::device::CudaDevice;
 use crate::error::CudaError;
-use crate::groups::{GroupKeyPart, GroupTableLayout};
+use crate::groups::GroupTableLayout;
 use crate::headers::HEADERS;
+use crate::keys::KeyPart;
 use crate::layout::{ColumnForm, ColumnLayout};
 use crate::text_values::TEXT_VALUE_BYTES;
 use crate::words::queue_words;
@@ -62,6 +63,8 @@ enum Form {
     Means = 7,
     /// A float's.
     FloatMeans = 8,
+    /// Its first bytes, a float.
+    FloatKeys = 9,
 }
 
 /// What the entries of a column are.
@@ -156,13 +159,13 @@ impl GroupColumn {
             return Err(WhyNot::new("groups whose results are not wanted"));
         }
         let stride = layout.key_bytes() as u64;
-        let of_key = |(key, part): (&BoundKey, &GroupKeyPart)| Self::of_key(key, *part, stride);
+        let of_key = |(key, part): (&BoundKey, &KeyPart)| Self::of_key(key, *part, stride);
         let of_call = |call: &BoundCall| Self::of_call(bound, call, accumulators);
-        let keys = keys.iter().zip(&layout.parts).map(of_key);
+        let keys = keys.iter().zip(&layout.keys.parts).map(of_key);
         Ok(keys.chain(calls.iter().map(of_call)).collect())
     }
 
-    fn of_key(key: &BoundKey, part: GroupKeyPart, stride: u64) -> Result<Self, WhyNot> {
+    fn of_key(key: &BoundKey, part: KeyPart, stride: u64) -> Result<Self, WhyNot> {
         let repr = &key.expr.repr;
         let column = Self {
             entries: Entries::Key { at: part.at },
@@ -186,6 +189,7 @@ impl GroupColumn {
                 is_nullable: key.expr.nullable,
                 ..column
             },
+            Repr::F32 | Repr::F64 => Self { form: Form::FloatKeys, ..column },
             _ => column,
         };
         column.held_as(repr, &key.field.data_type)

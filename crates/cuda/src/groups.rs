@@ -47,8 +47,8 @@ use headrace_pipeline::{ExecError, WhyNot};
 
 use crate::accumulator::DeviceAccumulator;
 use crate::decode::{accumulator_state, chunks, data_of};
+use crate::keys::{KeyLayout, KeyPart, LONG_TEXT, TEXT_KEY_BYTES};
 use crate::room::LaunchShape;
-use crate::tables::repr_bytes;
 use crate::text_values::TEXT_VALUE_BYTES;
 use crate::tuning::Tuning;
 
@@ -60,11 +60,6 @@ const GROWTH: u64 = 4;
 
 /// Group numbers are 32 bits, of which the last few mean something else.
 const GROUPS_MAX: u64 = 1 << 30;
-
-/// Bytes of a text within a key: a short text, zeros, and its length and 1, or 0 for NULL; for a long one the last
-/// byte is [`LONG_TEXT`], and the first eight say where it lies.
-pub(crate) const TEXT_KEY_BYTES: usize = 32;
-const LONG_TEXT: u8 = 255;
 
 /// An accumulator's entry before any text.
 const NO_TEXT: u64 = u64::MAX;
@@ -81,34 +76,15 @@ const TEXT_ROOM_BYTES: u64 = 2 * TEXT_BYTES_EXPECTED;
 const TEXTS_BYTES_MIN: u64 = 16 << 20;
 const TEXTS_BYTES_MAX: u64 = 4 << 32;
 
-/// Bytes of a key at most.
-const KEY_BYTES_MAX: usize = 128;
-
-/// One key within the words of a group's key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupKeyPart {
-    /// First byte of the value.
-    pub at: usize,
-    /// Bytes of the value.
-    pub bytes: usize,
-    /// The byte that is 1 where the key is NULL, if it can be; the value is 0 then. Of texts their
-    /// last byte tells.
-    pub null_at: Option<usize>,
-}
-
-/// How the keys of hashed groups lie: side by side in 64-bit words, texts first.
+/// How hashed groups lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupTableLayout {
-    /// One per key.
-    pub parts: Vec<GroupKeyPart>,
-    /// 64-bit words of a group's key: 1 to 16.
-    pub words: usize,
+    /// Their keys.
+    pub keys: KeyLayout,
     /// Most groups that there can be.
     pub groups_max: u64,
     /// Device memory of a group: its slots, its key and its accumulators.
     pub group_bytes: u64,
-    /// Keys that are texts.
-    pub text_keys: usize,
     /// Texts that a group keeps at most: those of its key, and of accumulators.
     pub kept_texts: usize,
 }
@@ -137,9 +113,9 @@ impl GroupTableLayout {
         (rows_max, matches_max): (u64, u64),
         accumulators: &[DeviceAccumulator],
     ) -> Result<Self, WhyNot> {
-        let (parts, words) = key_parts(keys)?;
-        let text_keys = keys.iter().filter(|key| is_text(key)).count();
-        let kept_texts = text_keys + accumulators.iter().filter(|a| a.is_text()).count();
+        let columns: Vec<_> = keys.iter().map(|key| (&key.expr.repr, key.expr.nullable)).collect();
+        let key_layout = KeyLayout::of(&columns, "hashed groups")?;
+        let kept_texts = key_layout.texts + accumulators.iter().filter(|a| a.is_text()).count();
         let accumulator_bytes: u64 = accumulators.iter().map(|a| a.bytes()).sum();
         let possible = keys.iter().try_fold(1u64, |product, key| {
             let range = key.expr.range.filter(|_| key.expr.repr.is_integer_like())?;
@@ -149,8 +125,8 @@ impl GroupTableLayout {
         let rows_max = rows_max.saturating_mul(matches_max);
         let groups_max = possible.unwrap_or(u64::MAX).min(rows_max).max(1);
         // At most four slots a group.
-        let group_bytes = 16 + words as u64 * 8 + accumulator_bytes;
-        let layout = Self { parts, words, groups_max, group_bytes, text_keys, kept_texts };
+        let group_bytes = 16 + key_layout.bytes() as u64 + accumulator_bytes;
+        let layout = Self { keys: key_layout, groups_max, group_bytes, kept_texts };
         let room =
             layout.room((GROUPS_MAX, TABLE_BYTES_MAX), Tuning::FULL.tile_groups(matches_max));
         let bytes = room.capacity.saturating_mul(group_bytes);
@@ -228,7 +204,7 @@ impl GroupTableLayout {
             values.map(|values| values.into_flattened())
         };
         let mut texts = Vec::with_capacity(self.kept_texts);
-        for key in 0..self.text_keys {
+        for key in 0..self.keys.texts {
             let parts =
                 keys.chunks_exact(self.key_bytes()).map(|group| &group[key * TEXT_KEY_BYTES..]);
             texts.push(of(&mut parts.map(|part| is_long(part).then(|| word(part))))?);
@@ -242,12 +218,8 @@ impl GroupTableLayout {
 
     /// Bytes of a key.
     pub(crate) fn key_bytes(&self) -> usize {
-        self.words * 8
+        self.keys.bytes()
     }
-}
-
-fn is_text(key: &BoundKey) -> bool {
-    matches!(key.expr.repr, Repr::Str)
 }
 
 /// Whether the text of a key is kept apart from it.
@@ -257,35 +229,6 @@ fn is_long(part: &[u8]) -> bool {
 
 fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word))
-}
-
-/// Where keys lie, and in how many words.
-fn key_parts(keys: &[BoundKey]) -> Result<(Vec<GroupKeyPart>, usize), WhyNot> {
-    let texts = keys.iter().filter(|key| is_text(key)).count();
-    let (mut text_at, mut at) = (0, texts * TEXT_KEY_BYTES);
-    let mut parts = Vec::with_capacity(keys.len());
-    for key in keys {
-        if is_text(key) {
-            parts.push(GroupKeyPart { at: text_at, bytes: TEXT_KEY_BYTES, null_at: None });
-            text_at += TEXT_KEY_BYTES;
-            continue;
-        }
-        let bytes = repr_bytes(&key.expr.repr).map_err(|_| {
-            WhyNot::new(format!("hashed groups by {}, which is a float", key.field.name))
-        })?;
-        if bytes == 16 {
-            at = at.next_multiple_of(8);
-        }
-        let null_at = key.expr.nullable.then_some(at + bytes);
-        parts.push(GroupKeyPart { at, bytes, null_at });
-        at += bytes + usize::from(key.expr.nullable);
-    }
-    if at > KEY_BYTES_MAX {
-        return Err(WhyNot::new(format!(
-            "the keys of hashed groups take {at} bytes, the CUDA processor has {KEY_BYTES_MAX}"
-        )));
-    }
-    Ok((parts, at.div_ceil(8).max(1)))
 }
 
 impl GroupRoom {
@@ -363,7 +306,7 @@ impl<'a> DeviceGroups<'a> {
         accumulators: impl IntoIterator<Item = (DeviceAccumulator, &'b [u8])>,
         mut texts: Vec<&'a [&'a [u8]]>,
     ) -> Result<Self, ExecError> {
-        let extremes = texts.split_off(layout.text_keys.min(texts.len()));
+        let extremes = texts.split_off(layout.keys.texts.min(texts.len()));
         let mut extremes = extremes.into_iter();
         let mut state = |(kind, bytes): (DeviceAccumulator, &[u8])| match kind.is_text() {
             true => extreme_texts(bytes, extremes.next().unwrap_or_default()),
@@ -376,7 +319,7 @@ impl<'a> DeviceGroups<'a> {
     fn key_vector(
         &self,
         repr: &Repr,
-        part: GroupKeyPart,
+        part: KeyPart,
         groups: impl ExactSizeIterator<Item = usize> + Clone,
     ) -> Result<Vector<'static>, ExecError> {
         let (count, stride) = (groups.len(), self.layout.key_bytes());
@@ -394,7 +337,7 @@ impl<'a> DeviceGroups<'a> {
     fn text_vector(
         &self,
         key: &BoundKey,
-        (part, long): (GroupKeyPart, &'a [&'a [u8]]),
+        (part, long): (KeyPart, &'a [&'a [u8]]),
         groups: impl ExactSizeIterator<Item = usize>,
     ) -> Result<Vector<'a>, ExecError> {
         let (all, stride) = (self.keys, self.layout.key_bytes());
@@ -426,14 +369,14 @@ impl MadeGroups for DeviceGroups<'_> {
     ) -> Result<Vec<Vector<'_>>, ExecError> {
         let BoundSink::Aggregate { keys, .. } = &bound.sink else { return Err(another_sink()) };
         let mut texts = self.texts.iter();
-        let vector = |(key, part): (&BoundKey, &GroupKeyPart)| match &key.expr.repr {
+        let vector = |(key, part): (&BoundKey, &KeyPart)| match &key.expr.repr {
             Repr::Str => {
                 let long = texts.next().copied().unwrap_or_default();
                 self.text_vector(key, (*part, long), groups.clone())
             }
             repr => self.key_vector(repr, *part, groups.clone()),
         };
-        keys.iter().zip(&self.layout.parts).map(vector).collect()
+        keys.iter().zip(&self.layout.keys.parts).map(vector).collect()
     }
 
     fn states(&self) -> &[AccumulatorState] {
@@ -474,11 +417,9 @@ mod tests {
 
     fn layout(groups_max: u64) -> GroupTableLayout {
         GroupTableLayout {
-            parts: vec![],
-            words: 1,
+            keys: KeyLayout { parts: vec![], words: 1, texts: 0 },
             groups_max,
             group_bytes: 32,
-            text_keys: 0,
             kept_texts: 0,
         }
     }

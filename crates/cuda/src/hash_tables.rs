@@ -1,21 +1,28 @@
 //! Hash tables of builds, filled on the device.
 //!
-//! The host has a build's keys by row. They go to the device as they lie there, and a kernel (`hash_table.cu`) enters
-//! them: of equal keys the first row stays, from which the chain leads to the others. The host would take minutes where
-//! the kernel takes milliseconds: every key is a cache miss.
+//! The host has a build's keys by row: as numbers, or as bytes. They go to the device as they lie there, and a kernel
+//! (`hash_table.cu`) makes words of them and enters these: of equal keys the first row stays, from which the chain leads to the
+//! others. The host would take minutes where the kernel takes milliseconds: every key is a cache miss.
+//!
+//! ```text
+//! narrow keys (16 bytes at most, no text, no NULL):   rows by slot | keys by slot
+//! wide keys:                                          rows by slot | keys by row | bytes of all keys, for long texts
+//! ```
 
 use std::borrow::Cow;
 
 use arrow_buffer::ToByteSlice;
+use headrace_columns::key::EncodedKeys;
 use headrace_gpu::{DeviceBuffer, Grid, Source, Stream};
-use headrace_pipeline::ExecError;
 use headrace_pipeline::build::{BuildTable, Chains, Heads};
+use headrace_pipeline::{ExecError, WhyNot};
 
 use crate::device::CudaDevice;
 use crate::error::CudaError;
 use crate::headers::HEADERS;
-use crate::tables::{KeyWidth, key_width, repr_bytes, slots_of};
-use crate::words::queue_words;
+use crate::keys::{KeyLayout, KeyPart, TEXT_KEY_BYTES, fixed_bytes};
+use crate::tables::slots_of;
+use crate::words::{queue_words, word_bytes};
 
 /// Name of the kernel.
 const KERNEL_NAME: &str = "headrace_hash_table";
@@ -24,8 +31,19 @@ const KERNEL_NAME: &str = "headrace_hash_table";
 const BLOCK_THREADS: u32 = 256;
 const BLOCKS_MAX: u64 = 1 << 16;
 
-/// A row that has no key to be found by, and a slot without a key.
+/// A slot without a key.
 const EMPTY: u32 = u32::MAX;
+
+/// Words of a narrow key at most.
+const NARROW_WORDS_MAX: usize = 2;
+
+/// The launches of the kernel, as it numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Launch {
+    Pack = 0,
+    Enter = 1,
+    Settle = 2,
+}
 
 /// The kernel's source.
 pub fn hash_table_source() -> Source<'static> {
@@ -33,34 +51,40 @@ pub fn hash_table_source() -> Source<'static> {
     Source { name: "hash_table.cu", text, headers: &HEADERS }
 }
 
-/// How the hash table of a build lies: rows by slot, then keys by slot.
-#[derive(Clone, Copy, Debug)]
+/// How the hash table of a build lies.
+#[derive(Clone, Debug)]
 pub struct HashLayout {
     /// Slots of the table: a power of two.
     slots: u64,
-    /// Words of a key.
-    words: usize,
+    rows: u64,
+    /// How keys lie.
+    pub(crate) keys: KeyLayout,
+    /// Whether they are found by row, with their NULLs and texts.
+    pub(crate) is_wide: bool,
 }
 
 impl HashLayout {
     /// That of a build's.
     ///
     /// # Errors
-    /// [`ExecError::Internal`] for keys that the device does not look up.
-    pub fn of(build: &BuildTable) -> Result<Self, ExecError> {
-        let width = key_width(build).map_err(|error| ExecError::Internal(error.0))?;
-        let words = if width == KeyWidth::One { 1 } else { 2 };
-        Ok(Self { slots: slots_of(build.rows), words })
+    /// Keys of too many bytes.
+    pub(crate) fn of(build: &BuildTable) -> Result<Self, WhyNot> {
+        let columns: Vec<_> =
+            build.key_reprs.iter().map(|repr| (repr, build.nulls_equal)).collect();
+        let keys = KeyLayout::of(&columns, &format!("build {}", build.name))?;
+        let is_wide = build.nulls_equal || keys.texts > 0 || keys.words > NARROW_WORDS_MAX;
+        Ok(Self { slots: slots_of(build.rows), rows: build.rows, keys, is_wide })
     }
 
-    /// Where the keys by slot begin.
-    pub fn keys_at(self) -> u64 {
+    /// Where the keys begin.
+    pub fn keys_at(&self) -> u64 {
         self.slots * 4
     }
 
-    /// Bytes of the table.
-    pub fn bytes(self) -> u64 {
-        self.keys_at() + self.slots * self.words as u64 * 8
+    /// Where the bytes of all keys begin.
+    pub fn texts_at(&self) -> u64 {
+        let keys = if self.is_wide { self.rows } else { self.slots };
+        self.keys_at() + (keys * self.keys.bytes() as u64).next_multiple_of(16)
     }
 }
 
@@ -68,75 +92,153 @@ impl HashLayout {
 pub struct HashedKeys<'b> {
     /// How their table lies.
     pub layout: HashLayout,
-    /// The bytes of one or two words an entry; `None`: the key of an entry is `base` more than its number.
-    pub keys: Option<Cow<'b, [u8]>>,
-    base: i64,
-    /// Bits of a key that count.
-    key_mask: u64,
+    keys: Keys<'b>,
     /// The row of each entry, or `u32::MAX`; `None`: an entry is a row.
-    pub rows: Option<Cow<'b, [u32]>>,
+    rows: Option<&'b [u32]>,
     entries: u64,
+    /// Bits of a key of one word that count.
+    key_mask: u64,
+    /// Whether keys with a NULL are found too.
+    with_nulls: bool,
 }
+
+/// From where the kernel has keys.
+enum Keys<'b> {
+    /// The key of an entry is so much more than its number.
+    Numbered(i64),
+    /// One word an entry.
+    Words(&'b [i64]),
+    Encoded(&'b EncodedKeys),
+}
+
+/// Memory that the kernel wants beside the table, with what lies there at first.
+pub struct Scratch<'b> {
+    /// Bytes; 0: none is wanted, its address is 0.
+    pub bytes: usize,
+    /// What it begins with, if that matters.
+    pub from: Option<Cow<'b, [u8]>>,
+}
+
+/// How many of them there are.
+const SCRATCHES: usize = 6;
 
 impl<'b> HashedKeys<'b> {
     /// Those of a build.
     ///
     /// # Errors
-    /// [`ExecError::Internal`] for keys whose encoding is not that of their representations.
+    /// [`ExecError::Internal`] for keys that the device does not look up.
     pub fn of(build: &'b BuildTable, chains: &'b Chains) -> Result<Self, ExecError> {
-        let layout = HashLayout::of(build)?;
-        let key_bytes = build.key_reprs.first().map_or(Ok(8), repr_bytes);
-        let key_bytes = key_bytes.map_err(|error| ExecError::Internal(error.0))?;
+        let layout = HashLayout::of(build).map_err(|why| ExecError::Internal(why.0))?;
+        let key_bytes = build.key_reprs.first().and_then(fixed_bytes).unwrap_or(8);
         let key_mask = u64::MAX >> (64 - 8 * key_bytes.min(8));
-        let by_number = Self { layout, keys: None, base: 0, key_mask, rows: None, entries: 0 };
-        Ok(match &chains.heads {
-            Heads::Direct { base, heads } => Self {
-                base: *base,
-                entries: heads.len() as u64,
-                rows: Some(Cow::Borrowed(heads)),
-                ..by_number
-            },
-            Heads::Integers { keys, .. } => {
-                let (entries, keys) = (keys.len() as u64, Cow::Borrowed(keys.to_byte_slice()));
-                Self { keys: Some(keys), entries, ..by_number }
+        let (keys, rows, entries) = match &chains.heads {
+            Heads::Direct { base, heads } => {
+                (Keys::Numbered(*base), Some(heads.as_slice()), heads.len())
             }
-            Heads::Encoded { keys, .. } => {
-                let (entries, key_bytes) = (keys.offsets.len() - 1, layout.words * 8);
-                let mut packed = Vec::with_capacity(entries * key_bytes);
-                let mut rows = Vec::with_capacity(entries);
-                for row in 0..entries {
-                    let key = pack_key(build, keys.row(row))?;
-                    rows.push(if key.is_some() { row as u32 } else { EMPTY });
-                    packed.extend_from_slice(&key.unwrap_or_default().to_le_bytes()[..key_bytes]);
-                }
-                let (keys, rows) = (Some(Cow::Owned(packed)), Some(Cow::Owned(rows)));
-                Self { keys, rows, entries: entries as u64, key_mask: u64::MAX, ..by_number }
+            Heads::Integers { keys, .. } => (Keys::Words(keys), None, keys.len()),
+            Heads::Encoded { keys, .. } => (Keys::Encoded(keys), None, keys.offsets.len() - 1),
+        };
+        let (is_encoded, entries) = (matches!(keys, Keys::Encoded(_)), entries as u64);
+        if layout.is_wide && (!is_encoded || entries != layout.rows) {
+            let name = &build.name;
+            return Err(ExecError::Internal(format!("wide keys of build {name} lie otherwise")));
+        }
+        // Several keys of one word are bytes, all of which count.
+        let key_mask = if is_encoded { u64::MAX } else { key_mask };
+        Ok(Self { layout, keys, rows, entries, key_mask, with_nulls: build.nulls_equal })
+    }
+
+    /// Bytes of the table.
+    pub fn table_bytes(&self) -> u64 {
+        self.layout.texts_at() + self.texts().map_or(0, |bytes| bytes.len() as u64)
+    }
+
+    /// The bytes that must lie in the table from [`HashLayout::texts_at`] on before the kernel runs.
+    pub fn texts(&self) -> Option<&'b [u8]> {
+        match &self.keys {
+            Keys::Encoded(keys) if self.layout.keys.texts > 0 => Some(&keys.bytes),
+            _ => None,
+        }
+    }
+
+    /// What the kernel wants beside the table: keys, rows, bytes, where they begin, their parts, and a `u32` that is not 0 in
+    /// the end where bytes are not those of such keys.
+    pub fn scratch(&self) -> [Scratch<'b>; SCRATCHES] {
+        let sent = |bytes: Cow<'b, [u8]>| Scratch { bytes: bytes.len(), from: Some(bytes) };
+        let made = |bytes: usize| Scratch { bytes, from: None };
+        let none = || made(0);
+        let entries = self.entries as usize;
+        let rows = self.rows.map(|rows| sent(rows.to_byte_slice().into()));
+        match &self.keys {
+            Keys::Numbered(_) => {
+                [none(), rows.unwrap_or_else(none), none(), none(), none(), none()]
             }
+            Keys::Words(keys) => {
+                let keys = sent(keys.to_byte_slice().into());
+                [keys, none(), none(), none(), none(), none()]
+            }
+            Keys::Encoded(keys) => {
+                let own_keys =
+                    if self.layout.is_wide { 0 } else { entries * self.layout.keys.bytes() };
+                let bytes = match self.texts() {
+                    Some(_) => none(),
+                    None => sent(keys.bytes.as_slice().into()),
+                };
+                let offsets = keys.offsets.iter().map(|offset| *offset as u64);
+                let parts: Vec<u64> = self.part_words().flatten().collect();
+                [
+                    made(own_keys),
+                    made(entries * 4),
+                    bytes,
+                    sent(offsets.flat_map(u64::to_le_bytes).collect::<Vec<_>>().into()),
+                    sent(word_bytes(&parts).into()),
+                    sent(vec![0; 16].into()),
+                ]
+            }
+        }
+    }
+
+    /// The launches: each with the parameter struct of `hash_table.cu`, field by field, and how many things it goes through.
+    pub fn launches(
+        &self,
+        table: u64,
+        scratch: [u64; SCRATCHES],
+    ) -> impl Iterator<Item = (Vec<u64>, u64)> {
+        let [keys, rows, bytes, offsets, parts, broken] = scratch;
+        let (layout, entries) = (&self.layout, self.entries);
+        let keys = if layout.is_wide { table + layout.keys_at() } else { keys };
+        let bytes = if self.texts().is_some() { table + layout.texts_at() } else { bytes };
+        let base = if let Keys::Numbered(base) = self.keys { base as u64 } else { 0 };
+        let is_encoded = matches!(self.keys, Keys::Encoded(_));
+        let launches = [
+            is_encoded.then_some((Launch::Pack, entries)),
+            Some((Launch::Enter, entries)),
+            (!layout.is_wide).then_some((Launch::Settle, layout.slots)),
+        ];
+        let words = [
+            table,
+            table + layout.keys_at(),
+            layout.slots - 1,
+            keys,
+            base,
+            self.key_mask,
+            layout.keys.words as u64,
+            layout.is_wide.into(),
+            layout.keys.texts as u64,
+            rows,
+            entries,
+            bytes,
+            offsets,
+            parts,
+            layout.keys.parts.len() as u64,
+            broken,
+        ];
+        launches.into_iter().flatten().map(move |(launch, count)| {
+            (std::iter::once(launch as u64).chain(words).collect(), count)
         })
     }
 
-    /// The parameter struct of `hash_table.cu`, field by field, for the two times that it runs.
-    pub fn params(
-        &self,
-        table: u64,
-        (keys, rows): (Option<u64>, Option<u64>),
-        has_entered: bool,
-    ) -> [u64; 10] {
-        [
-            table,
-            table + self.layout.keys_at(),
-            self.layout.slots - 1,
-            keys.unwrap_or(0),
-            self.base as u64,
-            self.key_mask,
-            self.layout.words as u64,
-            rows.unwrap_or(0),
-            self.entries,
-            has_entered.into(),
-        ]
-    }
-
-    /// Rows by slot, then keys by slot, on a device. Which slot a key has depends on who came first, so that the two are
+    /// Rows by slot, and keys, on a device. Which slot a key has depends on who came first, so that the two are
     /// of use only together. Waits for the stream.
     pub(crate) fn table(
         &self,
@@ -144,48 +246,53 @@ impl<'b> HashedKeys<'b> {
         stream: &Stream,
     ) -> Result<DeviceBuffer, CudaError> {
         let function = device.function(&hash_table_source(), KERNEL_NAME)?;
-        let sent = |bytes: &[u8]| {
-            let buffer = device.alloc(bytes.len())?;
-            stream.upload(&buffer, 0, bytes)?;
-            Ok::<_, CudaError>(buffer)
-        };
-        let keys = self.keys.as_ref().map(|keys| sent(keys)).transpose()?;
-        let rows = self.rows.as_ref().map(|rows| sent(rows.to_byte_slice())).transpose()?;
-        let table = device.alloc(self.layout.bytes() as usize)?;
-        let entries = (keys.as_ref().map(|keys| keys.ptr()), rows.as_ref().map(|rows| rows.ptr()));
+        let table = device.alloc((self.table_bytes() as usize).next_multiple_of(16))?;
+        if let Some(texts) = self.texts() {
+            stream.upload(&table, self.layout.texts_at() as usize, texts)?;
+        }
+        let mut buffers: [Option<DeviceBuffer>; SCRATCHES] = Default::default();
+        for (buffer, scratch) in buffers.iter_mut().zip(self.scratch()) {
+            if scratch.bytes > 0 {
+                let own = device.alloc(scratch.bytes.next_multiple_of(16))?;
+                if let Some(from) = scratch.from {
+                    stream.upload(&own, 0, &from)?;
+                }
+                *buffer = Some(own);
+            }
+        }
+        let addresses = buffers.each_ref().map(|buffer| buffer.as_ref().map_or(0, |b| b.ptr()));
         // SAFETY: what was allocated here lives until the wait below, and nobody else has it.
         let emptied =
             unsafe { stream.fill_u32_async(&table, 0, self.layout.slots as usize, EMPTY) };
         let mut queued = emptied.map_err(CudaError::from);
-        for (has_entered, count) in [(false, self.entries), (true, self.layout.slots)] {
+        for (words, count) in self.launches(table.ptr(), addresses) {
             let blocks = count.div_ceil(BLOCK_THREADS.into()).clamp(1, BLOCKS_MAX) as u32;
             let grid = Grid { blocks, threads: BLOCK_THREADS, shared_bytes: 0 };
-            let words = self.params(table.ptr(), entries, has_entered);
             // SAFETY: the struct is filled field by field as `hash_table.cu` declares it; the memory is as above.
             let queue = || unsafe { queue_words(&function, stream, grid, &words) };
             queued = queued.and_then(|()| queue());
         }
         stream.synchronize()?;
         queued?;
+        if let [.., Some(broken)] = &buffers {
+            let mut is_broken = [0; 4];
+            stream.download(broken, 0, &mut is_broken)?;
+            if is_broken != [0; 4] {
+                let what = "the keys of a build are not as their types say".to_string();
+                return Err(ExecError::Internal(what).into());
+            }
+        }
         Ok(table)
     }
-}
 
-/// A key's values side by side, or `None` where one is NULL: probes look such keys up never.
-fn pack_key(build: &BuildTable, mut bytes: &[u8]) -> Result<Option<u128>, ExecError> {
-    let broken = || ExecError::Internal(format!("a key of build {} is cut short", build.name));
-    let mut key = [0u8; 16];
-    let mut filled = 0;
-    for repr in &build.key_reprs {
-        let width = repr_bytes(repr).map_err(|why| ExecError::Internal(why.0))?;
-        let (null, rest) = bytes.split_first().ok_or_else(broken)?;
-        if *null != 0 {
-            return Ok(None);
-        }
-        let (value, rest) = rest.split_at_checked(width).ok_or_else(broken)?;
-        key.get_mut(filled..filled + width).ok_or_else(broken)?.copy_from_slice(value);
-        filled += width;
-        bytes = rest;
+    /// The parts of a key as the kernel has them.
+    fn part_words(&self) -> impl Iterator<Item = [u64; 3]> {
+        let (texts, with_nulls) = (self.layout.keys.texts, u64::from(self.with_nulls));
+        let of = move |part: &KeyPart| {
+            let is_text = part.at < texts * TEXT_KEY_BYTES;
+            let bytes = if is_text { 0 } else { part.bytes };
+            [part.at as u64, bytes as u64, with_nulls]
+        };
+        self.layout.keys.parts.iter().map(of)
     }
-    if bytes.is_empty() { Ok(Some(u128::from_le_bytes(key))) } else { Err(broken()) }
 }

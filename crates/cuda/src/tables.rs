@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use arrow_buffer::ToByteSlice;
-use headrace_columns::repr::Repr;
+use headrace_pipeline::ExecError;
 use headrace_pipeline::build::{BuildIndex, BuildTable, PayloadData, Presence};
-use headrace_pipeline::{ExecError, WhyNot};
 
 /// A part of a build as the device holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,51 +17,12 @@ pub enum BuildPiece {
     Validity(usize),
     /// Slots of a hash build: build rows.
     HashRows,
-    /// Keys of the slots of a hash build.
+    /// Keys of a hash build: of the slots, or wide ones of the rows.
     HashKeys,
+    /// Bytes in which the long texts of a hash build's keys lie.
+    HashTexts,
     /// For each row of a hash build the next row of the same key.
     HashNext,
-}
-
-/// Words of a hash build's keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyWidth {
-    /// At most 64 bits.
-    One,
-    /// At most 128 bits.
-    Two,
-}
-
-pub(crate) fn repr_bytes(repr: &Repr) -> Result<usize, WhyNot> {
-    Ok(match repr {
-        Repr::Bool | Repr::I8 | Repr::U8 => 1,
-        Repr::I16 | Repr::U16 => 2,
-        Repr::I32 | Repr::U32 | Repr::Code(_) => 4,
-        Repr::I64 | Repr::U64 => 8,
-        Repr::I128 => 16,
-        Repr::F32 | Repr::F64 | Repr::Str => {
-            return Err(WhyNot::new(
-                "hash builds over floats or text are not on the CUDA processor",
-            ));
-        }
-    })
-}
-
-/// Bytes of all keys of a build side by side.
-fn key_bytes(build: &BuildTable) -> Result<usize, WhyNot> {
-    build.key_reprs.iter().map(repr_bytes).sum()
-}
-
-/// Words that the keys of a build take.
-pub(crate) fn key_width(build: &BuildTable) -> Result<KeyWidth, WhyNot> {
-    match key_bytes(build)? {
-        0..=8 => Ok(KeyWidth::One),
-        9..=16 => Ok(KeyWidth::Two),
-        bytes => Err(WhyNot::new(format!(
-            "the keys of build {} take {bytes} bytes, the CUDA processor has 16",
-            build.name
-        ))),
-    }
 }
 
 /// Slots of the device's hash table for a number of rows: at most half are taken.

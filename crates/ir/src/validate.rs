@@ -373,9 +373,9 @@ fn arithmetic_error(
     match (left, right, result) {
         (Decimal128 { scale: l, .. }, Decimal128 { scale: r, .. }, Decimal128 { scale, .. }) => {
             let wanted = match op {
-                ArithmeticOp::Add | ArithmeticOp::Subtract => *l.max(r),
+                ArithmeticOp::Add | ArithmeticOp::Subtract | ArithmeticOp::Modulo => *l.max(r),
                 ArithmeticOp::Multiply => l + r,
-                ArithmeticOp::Divide | ArithmeticOp::Modulo => *scale,
+                ArithmeticOp::Divide => *scale,
             };
             (*scale != wanted).then(|| format!("scale {scale} of the result should be {wanted}"))
         }

@@ -159,11 +159,8 @@ impl Generator<'_> {
         right: &BoundExpr,
         checked: bool,
     ) -> Result<Value> {
-        if matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) {
-            return refuse(format!(
-                "decimal division ({}) is not on the CUDA processor",
-                expr.text
-            ));
+        if divides(op) {
+            return self.decimal_division(expr, op, left, right);
         }
         let (l, r) = (self.value(left)?, self.value(right)?);
         let null = self.either_null(&l, &r);
@@ -190,6 +187,41 @@ impl Generator<'_> {
         let limit = digit_limit(&expr.data_type).map(i128_literal).unwrap_or_else(|| "0".into());
         let over = format!("!{exact} || !hr::has_digits({result}, {limit})");
         self.fail_if(&null, &format!("({over})"), Self::overflow_place(expr));
+        Ok(Value { code: result, null })
+    }
+
+    /// A quotient, whose dividend has the digits that the result's scale asks for, or a remainder.
+    fn decimal_division(
+        &mut self,
+        expr: &BoundExpr,
+        op: ArithmeticOp,
+        left: &BoundExpr,
+        right: &BoundExpr,
+    ) -> Result<Value> {
+        let (l, r) = (self.value(left)?, self.value(right)?);
+        let null = self.either_null(&l, &r);
+        let (ls, rs, scale) =
+            (scale_of(&left.data_type), scale_of(&right.data_type), scale_of(&expr.data_type));
+        let (left_digits, right_digits) = match op {
+            ArithmeticOp::Divide => ((scale - ls + rs).max(0), (ls - rs - scale).max(0)),
+            _ => (scale - ls, scale - rs),
+        };
+        let divisor = self.named("i128", "divisor", r.code);
+        let place = Place::DivisionByZero { place: expr.text.to_string() };
+        self.fail_if(&null, &format!("{divisor} == 0"), place);
+        let dividend = self.rescaled(expr, l.code, power_of_ten(left_digits)?, &null, true)?;
+        let divisor = self.rescaled(expr, divisor, power_of_ten(right_digits)?, &null, true)?;
+        let (dividend, divisor) =
+            (self.named("i128", "dividend", dividend), self.named("i128", "divisor", divisor));
+        let safe = format!("{divisor} == 0 ? i128(1) : {divisor}");
+        let verb = verb(op);
+        let result = self.named("i128", "result", format!("hr::{verb}<i128>({dividend}, {safe})"));
+        let limit = digit_limit(&expr.data_type).map_or_else(|| "0".into(), i128_literal);
+        let mut over = format!("!hr::has_digits({result}, {limit})");
+        if op == ArithmeticOp::Divide {
+            over = format!("(hr::divides_over<i128>({dividend}, {divisor}) || {over})");
+        }
+        self.fail_if(&null, &over, Self::overflow_place(expr));
         Ok(Value { code: result, null })
     }
 

@@ -75,9 +75,10 @@ impl Generator<'_> {
             BoundKind::Lookup { register, table } => self.lookup(*register, table),
             BoundKind::Numbers { register, table } => {
                 let code = self.register(*register)?;
+                let index = self.index_within(&code.code, table.len());
                 let bytes = table.iter().flat_map(|number| number.to_le_bytes()).collect();
                 let table = self.table(bytes, "const i32*", "numbers");
-                Ok(Value { code: format!("{table}[{}]", code.code), null: code.null })
+                Ok(Value { code: format!("{table}[{index}]"), null: code.null })
             }
             BoundKind::Arithmetic { op, left, right, on_overflow, cannot_overflow } => {
                 let checked = *on_overflow != OnOverflow::Wrap && !cannot_overflow;
@@ -110,7 +111,7 @@ impl Generator<'_> {
                 self.like(value, &like_items(pattern, *escape), *negated)
             }
             BoundKind::Search { value, by } => self.search(expr, value, by),
-            BoundKind::Decode(_) => refuse(format!("{} are texts of a dictionary", expr.text)),
+            BoundKind::Decode(value) => self.decode(value),
             BoundKind::Shift { .. } => {
                 refuse(format!("{}: the CUDA processor has no zones and intervals", expr.text))
             }
@@ -219,9 +220,17 @@ impl Generator<'_> {
             let mask = self.constant(mask, "u64", wish);
             return Ok(format!("bool({mask} >> {index} & 1u)"));
         }
+        let index = self.index_within(index, words.len() * 32);
         let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let table = self.table(bytes, "const u32*", wish);
         Ok(format!("hr::bit({table}, {index})"))
+    }
+
+    /// A code as an index of a table of so many entries: rows that found nothing have codes outside it, of which no more than
+    /// the table may be read.
+    pub(super) fn index_within(&mut self, code: &str, entries: usize) -> String {
+        let last = self.constant(entries.saturating_sub(1) as u64, "u32", "last_entry");
+        format!("hr::least(u32({code}), {last})")
     }
 
     fn compare(&mut self, op: CompareOp, left: &BoundExpr, right: &BoundExpr) -> Result<Value> {

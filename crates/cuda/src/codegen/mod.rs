@@ -38,6 +38,7 @@ mod expr;
 mod frame;
 mod function;
 mod generator;
+mod keys;
 mod load;
 mod payload;
 mod plan;
@@ -55,12 +56,12 @@ use std::sync::Arc;
 use headrace_pipeline::bound::{Bound, BoundStep};
 
 use crate::codegen::generator::Generator;
-use crate::codegen::plan::probes;
 use crate::codegen::plan::probes::matches_max;
 use crate::codegen::plan::queue::queue_step;
 use crate::codegen::plan::shared::SharedPlan;
 use crate::codegen::plan::sink::SinkPlan;
 use crate::codegen::refusal::{Result, refuse};
+use crate::hash_tables::HashLayout;
 use crate::layout::SegmentLayout;
 use crate::program::CudaProgram;
 use crate::tuning::Tuning;
@@ -88,7 +89,7 @@ impl CudaProgram {
 fn check(bound: &Bound, tuning: Tuning) -> Result<()> {
     SinkPlan::of(bound, tuning)?;
     bound.steps.iter().try_for_each(|step| match step {
-        BoundStep::Probe(probe) => probes::check(probe),
+        BoundStep::Probe(probe) => HashLayout::of(&probe.build).map(drop),
         BoundStep::Filter { .. } | BoundStep::Compute { .. } => Ok(()),
     })
 }

@@ -106,6 +106,7 @@ impl Generator<'_> {
             BuildPiece::Validity(_) => "payload_valid",
             BuildPiece::HashRows => "hash_rows",
             BuildPiece::HashKeys => "hash_keys",
+            BuildPiece::HashTexts => "hash_texts",
             BuildPiece::HashNext => "hash_next",
         };
         let item = SharedItem::Build { step, piece };

@@ -8,16 +8,15 @@ use headrace_pipeline::build::{BuildIndex, Presence};
 
 use crate::codegen::generator::Generator;
 use crate::codegen::payload::Appended;
-use crate::codegen::plan::probes;
 use crate::codegen::plan::probes::{can_be_read_again, marked_payload, walks};
 use crate::codegen::refusal::{Result, refuse};
-use crate::codegen::text::key_part;
-use crate::codegen::value::Held;
-use crate::tables::{BuildPiece, KeyWidth, key_width, payload_shape, slots_of};
+use crate::codegen::text::key_bits;
+use crate::codegen::value::{Held, Value};
+use crate::hash_tables::HashLayout;
+use crate::tables::{BuildPiece, payload_shape, slots_of};
 
 impl Generator<'_> {
     pub(super) fn probe(&mut self, step: usize, probe: &BoundProbe) -> Result<()> {
-        probes::check(probe)?;
         for key in &probe.keys {
             self.require(key)?;
         }
@@ -293,39 +292,46 @@ impl Generator<'_> {
         null_key: bool,
         chain: Option<&str>,
     ) -> Result<()> {
-        let width = key_width(&probe.build)?;
-        let mut parts = Vec::new();
-        let mut nulls: Option<String> = None;
-        let mut shift = 0;
-        for (key, repr) in probe.keys.iter().zip(&probe.build.key_reprs) {
-            let value = self.value(key)?;
-            let (unsigned, bytes) = key_part(repr)?;
-            let wide = if width == KeyWidth::One { "u64" } else { "u128" };
-            let part = format!("{wide}({unsigned}({}))", value.code);
-            parts.push(if shift == 0 { part } else { format!("{part} << {shift}") });
-            shift += bytes * 8;
-            nulls = match (nulls, value.null) {
-                (None, null) | (null, None) => null,
-                (Some(a), Some(b)) => Some(format!("({a}) || ({b})")),
-            };
-        }
-        self.note_null_key(&nulls, null_key);
+        let layout = HashLayout::of(&probe.build)?;
+        let values = probe.keys.iter().map(|key| self.value(key)).collect::<Result<Vec<_>>>()?;
+        // A key with a NULL is looked up where NULL equals NULL, if the build has such keys.
+        let finds_nulls = probe.null_equal && probe.build.nulls_equal;
+        let nulls: Vec<&String> = values.iter().filter_map(|value| value.null.as_ref()).collect();
+        let null = match nulls.as_slice() {
+            [] => None,
+            _ if finds_nulls => None,
+            [null] => Some((*null).clone()),
+            several => Some(
+                several.iter().map(|null| format!("({null})")).collect::<Vec<_>>().join(" || "),
+            ),
+        };
+        self.note_null_key(&null, null_key);
         let rows = self.piece(step, BuildPiece::HashRows, "u32");
         let keys = self.piece(step, BuildPiece::HashKeys, "u64");
         let mask = slots_of(probe.build.rows) - 1;
         let mask = self.constant(mask, "u32", "slot_mask");
-        let joined = parts.join(" | ");
-        let guard = nulls.map_or_else(|| "true".to_string(), |null| format!("!({null})"));
+        let guard = null.map_or_else(|| "true".to_string(), |null| format!("!({null})"));
         self.body.open(format!("if ({guard})"));
-        let call = match width {
-            KeyWidth::One => {
-                self.body.line(format!("const u64 key = {joined};"));
-                format!("hr::find({rows}, {keys}, {mask}, key)")
-            }
-            KeyWidth::Two => {
-                self.body.line(format!("const u128 key = {joined};"));
-                format!("hr::find({rows}, {keys}, {mask}, u64(key), u64(key >> 64))")
-            }
+        let call = if layout.is_wide {
+            let texts = match layout.keys.texts {
+                0 => "nullptr".to_string(),
+                _ => self.piece(step, BuildPiece::HashTexts, "u8"),
+            };
+            let known = |value: Value| if finds_nulls { value } else { Value::known(value.code) };
+            let values = values.into_iter().map(known).collect();
+            self.set_key_words(&layout.keys, &probe.build.key_reprs, values);
+            format!("hr::find<{}>({rows}, {keys}, {texts}, {mask}, key_words)", layout.keys.texts)
+        } else {
+            let word = if layout.keys.words == 1 { "u64" } else { "u128" };
+            let bits = values.iter().zip(&probe.build.key_reprs).zip(&layout.keys.parts);
+            let bits = bits.map(|((value, repr), part)| {
+                let bits = format!("{word}({})", key_bits(repr, &value.code));
+                if part.at == 0 { bits } else { format!("{bits} << {}", part.at * 8) }
+            });
+            let joined = bits.collect::<Vec<_>>().join(" | ");
+            self.body.line(format!("const {word} key = {joined};"));
+            let key = if layout.keys.words == 1 { "key" } else { "u64(key), u64(key >> 64)" };
+            format!("hr::find({rows}, {keys}, {mask}, {key})")
         };
         if let Some(chain) = chain {
             self.body.line(format!("{chain}[r] = {call};"));

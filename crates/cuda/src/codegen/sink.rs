@@ -11,24 +11,11 @@ use crate::codegen::describe;
 use crate::codegen::generator::Generator;
 use crate::codegen::plan::sink::{SinkPlan, Where};
 use crate::codegen::refusal::{Result, refuse};
-use crate::codegen::text::{c_type, i64_literal, is_integer, key_part};
+use crate::codegen::text::{c_type, i64_literal, is_integer};
 use crate::codegen::value::Held;
 use crate::fields::Param;
-use crate::groups::GroupKeyPart;
 use crate::place::Place;
 use crate::tables::payload_shape;
-
-/// Statements that set a value of at most 16 bytes in the words of a key, which are 0 there.
-fn set_key(part: GroupKeyPart, value: &str) -> String {
-    let (word, shift) = (part.at / 8, part.at % 8 * 8);
-    let low = format!("key_words[{word}] |= u64({value}) << {shift};");
-    if shift + part.bytes * 8 <= 64 {
-        return low;
-    }
-    let rest = format!("key_words[{}] |= u64(u128({value}) >> {});", word + 1, 64 - shift);
-    // What is left of 16 bytes that begin within a word fits no third one: none begins there.
-    format!("{low} {rest}")
-}
 
 impl Generator<'_> {
     pub(super) fn sink(&mut self, plan: &SinkPlan) -> Result<()> {
@@ -216,30 +203,15 @@ impl Generator<'_> {
     /// The number `at` of the row's group, by hash. A row without one has failed.
     fn find_group(&mut self, plan: &SinkPlan, keys: &[BoundKey]) -> Result<()> {
         let Some(table) = &plan.group_table else { return refuse("groups without a table") };
-        self.body.line(format!("u64 key_words[{}] = {{}};", table.words));
-        for (key, part) in keys.iter().zip(&table.parts) {
-            let value = self.value(&key.expr)?;
-            if matches!(key.expr.repr, Repr::Str) {
-                self.set_text_key(*part, value);
-                continue;
-            }
-            let (unsigned, _) = key_part(&key.expr.repr)?;
-            let take = set_key(*part, &format!("{unsigned}({})", value.code));
-            match (part.null_at, value.null) {
-                (Some(at), Some(null)) => {
-                    let is_null = format!("key_words[{}] |= 1ull << {};", at / 8, at % 8 * 8);
-                    self.body.line(format!("if ({null}) {is_null}"));
-                    self.body.line(format!("else {{ {take} }}"));
-                }
-                _ => self.body.line(take),
-            }
-        }
+        let values = keys.iter().map(|key| self.value(&key.expr)).collect::<Result<Vec<_>>>()?;
+        let reprs: Vec<Repr> = keys.iter().map(|key| key.expr.repr.clone()).collect();
+        self.set_key_words(&table.keys, &reprs, values);
         let slots = self.param(Param::GroupSlots, "u32*", "group_slots");
         let values = self.param(Param::GroupKeys, "u64*", "group_keys");
         let used = self.param(Param::GroupsUsed, "u32*", "groups_used");
         let capacity = self.param(Param::GroupCapacity, "u64", "group_capacity");
         let mask = self.param(Param::GroupSlotMask, "u64", "group_slot_mask");
-        let text_keys = table.text_keys;
+        let text_keys = table.keys.texts;
         let texts = match table.kept_texts {
             0 => format!("nullptr, nullptr, 0, {used}"),
             _ => {

@@ -240,19 +240,17 @@ fn is_wrapped(code: &str) -> bool {
     true
 }
 
-/// The unsigned type whose bits are a key's, and its bytes.
-pub fn key_part(repr: &Repr) -> Result<(&'static str, u32), WhyNot> {
-    Ok(match repr {
-        Repr::Bool | Repr::I8 | Repr::U8 => ("u8", 1),
-        Repr::I16 | Repr::U16 => ("u16", 2),
-        Repr::I32 | Repr::U32 | Repr::Code(_) => ("u32", 4),
-        Repr::I64 | Repr::U64 => ("u64", 8),
-        Repr::I128 => ("u128", 16),
-        Repr::F32 | Repr::F64 | Repr::Str => {
-            let reason = "hash builds over floats or text are not on the CUDA processor";
-            return Err(WhyNot::new(reason));
-        }
-    })
+/// A value that is no text as unsigned bits that are the same for equal keys.
+pub fn key_bits(repr: &Repr, code: &str) -> String {
+    let unsigned = match repr {
+        Repr::Bool | Repr::I8 | Repr::U8 => "u8",
+        Repr::I16 | Repr::U16 => "u16",
+        Repr::I32 | Repr::U32 | Repr::Code(_) => "u32",
+        Repr::F32 | Repr::F64 => "hr::float_key",
+        Repr::I64 | Repr::U64 | Repr::Str => "u64",
+        Repr::I128 => "u128",
+    };
+    format!("{unsigned}({code})")
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Plain texts: text over `text.cuh`.
 
+use arrow_array::Array;
 use headrace_columns::automaton::Automaton;
 use headrace_columns::repr::Repr;
 use headrace_ir::function::{Function, TrimSide};
@@ -12,7 +13,6 @@ use crate::codegen::refusal::{Result, refuse};
 use crate::codegen::text::{operand, operator};
 use crate::codegen::value::{Held, Value};
 use crate::fields::SegmentField;
-use crate::groups::GroupKeyPart;
 use crate::layout::ColumnForm;
 use crate::place::Place;
 
@@ -71,20 +71,29 @@ impl Generator<'_> {
             return refuse("an IN list of something else than texts");
         };
         texts.sort_unstable();
-        let first = (texts.len() + 1) * 4;
-        let lengths = texts.iter().scan(first, |end, text| {
-            *end += text.len();
-            Some(*end)
-        });
-        let offsets: Vec<usize> = std::iter::once(first).chain(lengths).collect();
-        if offsets.iter().any(|offset| u32::try_from(*offset).is_err()) {
+        let Some(bytes) = text_table(texts.iter().map(String::as_str)) else {
             return refuse("an IN list of more than 4 GiB");
-        }
-        let bytes = offsets.iter().flat_map(|offset| (*offset as u32).to_le_bytes());
-        let bytes = bytes.chain(texts.iter().flat_map(|text| text.bytes())).collect();
+        };
         let table = self.table(bytes, "const u32*", "in_list");
         let length = self.constant(texts.len() as u64, "u32", "in_list_length");
         Ok(format!("hr::in_texts({table}, {length}, {code})"))
+    }
+
+    /// The text of a code.
+    pub(super) fn decode(&mut self, value: &BoundExpr) -> Result<Value> {
+        let Repr::Code(dictionary) = &value.repr else {
+            return refuse(format!("{} is no code of a dictionary", value.text));
+        };
+        let code = self.value(value)?;
+        // There is a text to read even where there is none.
+        let texts = (0..dictionary.values.len()).map(|code| dictionary.values.value(code));
+        let none = dictionary.values.is_empty().then_some("");
+        let Some(bytes) = text_table(texts.chain(none)) else {
+            return refuse(format!("{}: a dictionary of more than 4 GiB", value.text));
+        };
+        let index = self.index_within(&code.code, dictionary.values.len());
+        let table = self.table(bytes, "const u32*", "texts");
+        Ok(Value { code: format!("hr::table_text({table}, {index})"), null: code.null })
     }
 
     /// Whether a text is as a pattern.
@@ -199,15 +208,22 @@ impl Generator<'_> {
         };
         Ok(Value { code, null })
     }
+}
 
-    /// Sets the words of a text, which are those of NULL before. A row whose text is too long has failed.
-    pub(super) fn set_text_key(&mut self, part: GroupKeyPart, text: Value) {
-        let set = format!("hr::set_text_key<{}>(key_words, {});", part.at / 8, text.code);
-        match text.null {
-            Some(null) => self.body.line(format!("if (!({null})) {set}")),
-            None => self.body.line(set),
-        }
-    }
+/// Texts as `hr::table_text` finds them; `None`: too many for its offsets.
+fn text_table<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> Option<Vec<u8>> {
+    let count = texts.clone().count();
+    let first = (count + 1) * 4;
+    let ends = texts.clone().scan(first, |end, text| {
+        *end += text.len();
+        Some(*end)
+    });
+    let offsets = std::iter::once(first).chain(ends).map(u32::try_from);
+    let offsets = offsets.collect::<std::result::Result<Vec<u32>, _>>().ok()?;
+    let mut bytes = Vec::with_capacity(offsets.last().map_or(first, |end| *end as usize));
+    bytes.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
+    texts.for_each(|text| bytes.extend_from_slice(text.as_bytes()));
+    Some(bytes)
 }
 
 /// Two texts compared by their bytes.

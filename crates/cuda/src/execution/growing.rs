@@ -67,7 +67,7 @@ unsafe fn rehash(
     }
     let function = device.function(&rehash_source(), KERNEL_NAME)?;
     let slots = (table.slots.ptr(), table.room.slots() - 1);
-    let key = (table.layout.words, table.layout.text_keys);
+    let key = (table.layout.keys.words, table.layout.keys.texts);
     let words = rehash_params(slots, (table.keys.ptr(), used.into()), key);
     let grid = Grid {
         blocks: used.div_ceil(BLOCK_THREADS).min(1 << 16),

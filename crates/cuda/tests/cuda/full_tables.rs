@@ -131,7 +131,7 @@ fn host_shim_tables_that_fill_with_texts_answer_as_the_cpu_processor_does() {
     for (number, case) in corpus::plain_texts().into_iter().filter(has_keys).enumerate() {
         let shape = text_shapes()[number % 2];
         let table = Table::random(shape, &[1000, 130, 7, 1]);
-        let bound = bound_of(&case, &table, &[]).unwrap();
+        let bound = bound_of(&case, &table, &corpus::builds()).unwrap();
         let program = program(&bound, &table, tuning_of(shape));
         let options = WorkerOptions::new(1 << 30);
         let (batches, flushes) =

@@ -219,7 +219,7 @@ fn first_on_shim(
         to.bytes((chosen * bytes) as usize)
     };
     let layout = program.group_table.as_ref().unwrap();
-    let keys = gathered(left.groups.keys, layout.words as u64 * 8);
+    let keys = gathered(left.groups.keys, layout.keys.words as u64 * 8);
     let arrays = program.accumulators.iter().zip(&left.groups.accumulators);
     let entries: Vec<_> = arrays.map(|(kind, at)| (*kind, gathered(*at, kind.bytes()))).collect();
     let entries = entries.iter().map(|(kind, bytes)| (*kind, bytes.as_slice()));

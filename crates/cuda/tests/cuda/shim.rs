@@ -9,7 +9,6 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow_array::RecordBatch;
-use arrow_buffer::ToByteSlice;
 use headrace_cuda::parts::{
     BuildPiece, ColumnForm, DeviceAccumulator, DeviceColumn, DeviceGroups, DeviceSegment,
     Downloaded, GroupAddresses, GroupRoom, HEADERS, HashedKeys, KERNEL_NAME, Param, RowRoom,
@@ -244,8 +243,8 @@ struct GroupMemory {
     accumulators: Vec<Memory>,
 }
 
-/// The hash table of a build, as the kernel for it makes it, and where its keys begin.
-fn hash_table(build: &BuildTable, chains: &Chains) -> (Memory, u64) {
+/// The hash table of a build, as the kernel for it makes it, and where its keys and texts begin.
+fn hash_table(build: &BuildTable, chains: &Chains) -> (Memory, [u64; 2]) {
     static LIBRARY: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     let (_, library) = LIBRARY.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
@@ -254,14 +253,24 @@ fn hash_table(build: &BuildTable, chains: &Chains) -> (Memory, u64) {
         (folder, library)
     });
     let hashed = HashedKeys::of(build, chains).unwrap();
-    let mut keys = hashed.keys.as_deref().map(Memory::of);
-    let mut rows = hashed.rows.as_deref().map(|rows| Memory::of(rows.to_byte_slice()));
-    let mut table = Memory::of(&vec![0xff; hashed.layout.bytes() as usize]);
-    let entries = (keys.as_mut().map(Memory::address), rows.as_mut().map(Memory::address));
-    for has_entered in [false, true] {
-        run(library, &hashed.params(table.address(), entries, has_entered), 3);
+    let texts_at = hashed.layout.texts_at();
+    let mut first = vec![0xff; texts_at as usize];
+    first.extend(hashed.texts().unwrap_or_default());
+    assert_eq!(first.len() as u64, hashed.table_bytes());
+    let mut table = Memory::of(&first);
+    let mut memory = hashed.scratch().map(|scratch| match (&scratch.from, scratch.bytes) {
+        (_, 0) => None,
+        (Some(from), _) => Some(Memory::of(from)),
+        (None, bytes) => Some(Memory::of(&vec![0xee; bytes])),
+    });
+    let addresses = memory.each_mut().map(|memory| memory.as_mut().map_or(0, Memory::address));
+    for (params, _) in hashed.launches(table.address(), addresses) {
+        run(library, &params, 3);
     }
-    (table, hashed.layout.keys_at())
+    if let [.., Some(broken)] = &memory {
+        assert_eq!(broken.bytes(4), [0; 4], "keys of {}", build.name);
+    }
+    (table, [hashed.layout.keys_at(), texts_at])
 }
 
 impl GroupMemory {
@@ -270,7 +279,7 @@ impl GroupMemory {
         let none = GroupRoom::default();
         let entries = room.map_or(program.groups, |room| room.capacity);
         let room = room.unwrap_or(none);
-        let words = program.group_table.as_ref().map_or(1, |table| table.words);
+        let words = program.group_table.as_ref().map_or(1, |table| table.keys.words);
         let accumulators =
             program.accumulators.iter().map(|a| Memory::of(&first_entries(*a, entries)));
         Self {
@@ -300,7 +309,7 @@ impl GroupMemory {
         let layout = program.group_table.as_ref()?;
         let room = layout.larger(&self.room, used, max, tile_groups)?;
         let (mut larger, used) = (Self::new(program, Some(room)), self.room.groups(used) as u64);
-        larger.keys.fill_start(&self.keys.bytes(used as usize * layout.words * 8));
+        larger.keys.fill_start(&self.keys.bytes(used as usize * layout.keys.words * 8));
         larger.texts.fill_start(&self.texts.bytes(texts_used as usize));
         let to = larger.accumulators.iter_mut();
         for ((to, from), kind) in to.zip(&self.accumulators).zip(&program.accumulators) {
@@ -308,7 +317,7 @@ impl GroupMemory {
         }
         let slots = (larger.slots.address(), larger.room.slots() - 1);
         let keys = (larger.keys.address(), used);
-        run(rehash, &rehash_params(slots, keys, (layout.words, layout.text_keys)), 3);
+        run(rehash, &rehash_params(slots, keys, (layout.keys.words, layout.keys.texts)), 3);
         Some(larger)
     }
 
@@ -392,7 +401,7 @@ pub fn run_segments(
     };
     let mut rows_left = Memory::zeroed(bound.steps.len() * 8);
     let mut runs_left = Memory::zeroed(shape.blocks_max as usize * 4);
-    let mut hash_tables: HashMap<usize, (u64, u64)> = HashMap::new();
+    let mut hash_tables: HashMap<usize, (u64, [u64; 2])> = HashMap::new();
     let mut params: Vec<u64> = program
         .params
         .iter()
@@ -410,12 +419,21 @@ pub fn run_segments(
             Param::Build { step, piece } => {
                 let BoundStep::Probe(probe) = &bound.steps[step] else { panic!("no probe") };
                 match (piece, &probe.build.index) {
-                    (BuildPiece::HashRows | BuildPiece::HashKeys, BuildIndex::Chains(chains)) => {
-                        let (table, keys_at) = hash_tables.entry(step).or_insert_with(|| {
-                            let (table, keys_at) = hash_table(&probe.build, chains);
-                            (keep(table), keys_at)
-                        });
-                        *table + if piece == BuildPiece::HashKeys { *keys_at } else { 0 }
+                    (
+                        BuildPiece::HashRows | BuildPiece::HashKeys | BuildPiece::HashTexts,
+                        BuildIndex::Chains(chains),
+                    ) => {
+                        let (table, [keys_at, texts_at]) =
+                            hash_tables.entry(step).or_insert_with(|| {
+                                let (table, places) = hash_table(&probe.build, chains);
+                                (keep(table), places)
+                            });
+                        *table
+                            + match piece {
+                                BuildPiece::HashKeys => *keys_at,
+                                BuildPiece::HashTexts => *texts_at,
+                                _ => 0,
+                            }
                     }
                     _ => {
                         let mut bytes = piece_bytes(&probe.build, piece).unwrap().concat();
@@ -511,7 +529,7 @@ pub fn run_segments(
             .map(|(a, memory)| memory.bytes(a.bytes() as usize * count))
             .collect();
         let kinds = program.accumulators.iter().copied();
-        let keys = table.keys.bytes(count * layout.words * 8);
+        let keys = table.keys.bytes(count * layout.keys.words * 8);
         let entries_of = kinds.zip(left.iter().map(Vec::as_slice));
         let is_full = limit.is_some_and(|limit| u64::from(used) > limit);
         if !is_full && flushes == 0 {

@@ -258,9 +258,6 @@ impl Translator<'_> {
         let (l, r) = (left.data_type(), right.data_type());
         let decimal = |t: &DataType| matches!(t, DataType::Decimal128 { .. });
         let decimals = decimal(&l) && decimal(&r) && decimal(&data_type);
-        if decimals && matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) {
-            return why(format!("decimal {op} in {expr} is not supported"));
-        }
         if !decimals && (l != r || l != data_type || !l.is_numeric()) {
             return why(format!("{l} {op} {r} in {expr} is not supported"));
         }

@@ -263,7 +263,8 @@ fn decimal(random: &mut Random, table: &Table, data_type: &DataType, depth: usiz
             on_overflow: OnOverflow::Error,
         };
     }
-    let op = if random.chance(20) { ArithmeticOp::Divide } else { op };
+    let divisions = [ArithmeticOp::Divide, ArithmeticOp::Modulo];
+    let op = if random.chance(25) { *random.pick(&divisions) } else { op };
     Expr::Arithmetic {
         op,
         left: Box::new(leaf(random, table, &DECIMAL)),

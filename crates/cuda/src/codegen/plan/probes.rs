@@ -1,21 +1,13 @@
 //! What probes do to the rows: whether they multiply them, loop, or may be asked again.
 
 use headrace_ir::ProbeKind;
-use headrace_pipeline::bound::{Bound, BoundExpr, BoundKind, BoundProbe, BoundStep};
+use headrace_pipeline::bound::{Bound, BoundKind, BoundProbe, BoundStep};
 use headrace_pipeline::build::BuildIndex;
 
 use crate::codegen::refusal::{Result, refuse};
 use crate::room::OUTPUT_ROWS_MAX;
 use crate::tables::payload_shape;
 use crate::tuning::Tuning;
-
-/// Refuses what no kernel does.
-pub(crate) fn check(probe: &BoundProbe) -> Result<()> {
-    if probe.null_equal && probe.keys.iter().any(|k: &BoundExpr| k.nullable) {
-        return refuse("joins in which NULL equals NULL are not on the CUDA processor");
-    }
-    Ok(())
-}
 
 /// Whether a probe loops over the matches of a row.
 pub(crate) fn walks(probe: &BoundProbe) -> bool {

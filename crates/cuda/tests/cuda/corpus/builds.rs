@@ -4,12 +4,22 @@ use super::*;
 
 /// A batch of a build: keys, then payload.
 pub fn build(name: &str, keys: &[Field], payload: &[Field], columns: Vec<ArrayRef>) -> BuildTable {
+    build_with(name, keys, payload, columns, BuildOptions::default())
+}
+
+pub fn build_with(
+    name: &str,
+    keys: &[Field],
+    payload: &[Field],
+    columns: Vec<ArrayRef>,
+    options: BuildOptions,
+) -> BuildTable {
     let named = keys.iter().chain(payload).zip(&columns);
     let fields: Vec<_> = named
         .map(|(f, c)| arrow_schema::Field::new(&f.name, c.data_type().clone(), f.nullable))
         .collect();
     let batch = RecordBatch::try_new(Arc::new(arrow_schema::Schema::new(fields)), columns).unwrap();
-    BuildTable::from_batches(name, keys, payload, &[batch], BuildOptions::default()).unwrap()
+    BuildTable::from_batches(name, keys, payload, &[batch], options).unwrap()
 }
 
 pub fn builds() -> Vec<Arc<BuildTable>> {

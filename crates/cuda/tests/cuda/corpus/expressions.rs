@@ -2,6 +2,20 @@
 
 use super::*;
 
+const WHOLE: DataType = DataType::Decimal128 { precision: 10, scale: 0 };
+
+fn decimal(precision: u8, scale: i8, value: i128) -> Expr {
+    int(DataType::Decimal128 { precision, scale }, value)
+}
+
+fn one() -> Expr {
+    decimal(20, 4, 10_000)
+}
+
+fn modulo(left: Expr, right: Expr) -> Expr {
+    arith(ArithmeticOp::Modulo, left, right, OnOverflow::Error)
+}
+
 pub fn expressions() -> Vec<Case> {
     let wrap = OnOverflow::Wrap;
     let c64 = |e| cast(e, DataType::Int64, CastFailure::Error);
@@ -60,6 +74,26 @@ pub fn expressions() -> Vec<Case> {
                 ),
                 ("product", mul(reg("d"), reg("d"))),
                 ("minus", arith(ArithmeticOp::Subtract, reg("d"), reg("d"), OnOverflow::Error)),
+            ],
+        ),
+        compute(
+            "decimals divided",
+            vec![
+                ("quotient", div(reg("d"), decimal(20, 4, -12_345))),
+                ("other", div(decimal(20, 4, 12_345), add(mul(reg("d"), reg("d")), one()))),
+                ("whole", div(cast(reg("k"), WHOLE, CastFailure::Error), decimal(9, 0, 7))),
+                (
+                    "guarded",
+                    case(
+                        vec![(
+                            cmp(CompareOp::Ne, reg("d"), decimal(12, 2, 0)),
+                            div(one(), reg("d")),
+                        )],
+                        None,
+                    ),
+                ),
+                ("rest", modulo(reg("d"), decimal(20, 4, 70_001))),
+                ("whole rest", modulo(reg("d"), decimal(5, 0, -7))),
             ],
         ),
         compute("case", vec![("class", classes), ("guarded", guarded)]),

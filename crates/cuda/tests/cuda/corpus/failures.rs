@@ -27,6 +27,13 @@ pub fn failures() -> Vec<Case> {
             div(reg("k"), reg("a")),
         ),
         case_of("division by zero", unfiltered.clone(), div(reg("k"), reg("a"))),
+        case_of("a decimal divided by zero", unfiltered.clone(), {
+            div(reg("d"), arith(ArithmeticOp::Subtract, reg("d"), reg("d"), OnOverflow::Error))
+        }),
+        case_of("a dividend beyond 128 bits", unfiltered.clone(), {
+            let fine = DataType::Decimal128 { precision: 20, scale: 15 };
+            div(mul(reg("d"), reg("d")), int(fine, 12_345))
+        }),
         case_of(
             "cast fails",
             unfiltered.clone(),

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    Array, ArrayRef, BooleanArray, Float64Array, Int8Array, Int32Array, Int64Array, RecordBatch,
+    StringArray,
 };
 use headrace_ir::*;
 use headrace_pipeline::build::{BuildOptions, BuildTable};
 
+use self::builds::build_with;
 use crate::data::{DECIMAL, Shape, TEXTS, Table, fields};
 
 mod aggregates;
@@ -20,10 +22,10 @@ mod functions;
 mod joins;
 mod orders;
 mod texts;
+mod wide_keys;
 
 pub use aggregates::hashed_groups;
 pub use aggregates::{results_by_key, total_beyond_its_type};
-pub use builds::builds;
 pub use failures::{by_text, corrupt_tables};
 pub use joins::several_matches;
 pub use texts::{corrupt_texts, plain_texts, refused};
@@ -206,6 +208,11 @@ fn far_key() -> Expr {
     arith(ArithmeticOp::Subtract, scaled, int(DataType::Int64, 600_000_000_000), OnOverflow::Error)
 }
 
+/// All builds, in the order of their numbers.
+pub fn builds() -> Vec<Arc<BuildTable>> {
+    [builds::builds(), wide_keys::builds()].concat()
+}
+
 /// All cases.
 pub fn cases() -> Vec<Case> {
     [
@@ -220,6 +227,7 @@ pub fn cases() -> Vec<Case> {
         functions::functions(),
         functions::failing_functions(),
         orders::orders(),
+        wide_keys::wide_keys(),
     ]
     .concat()
 }

@@ -112,6 +112,7 @@ pub fn plain_texts() -> Vec<Case> {
             by(&[("e", appended(0, DataType::Utf8, true, "e"))], calls()),
         ),
     ]);
+    cases.extend(wide_keys::wide_keys());
     cases
 }
 
