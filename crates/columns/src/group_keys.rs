@@ -12,6 +12,7 @@ use crate::ColumnError;
 use crate::convert::empty_data;
 use crate::key::{canonical_f32, canonical_f64};
 use crate::repr::Repr;
+use crate::simd::prefetch;
 use crate::vector::{Data, Vector};
 
 /// Where the parts of a key lie.
@@ -106,6 +107,22 @@ impl KeyRows {
             return self.starts[row]..end;
         }
         row * layout.header_bytes..(row + 1) * layout.header_bytes
+    }
+
+    /// Where a key with texts lies will soon be read.
+    #[inline(always)]
+    pub fn ask_for_place(&self, row: usize) {
+        prefetch(self.starts.as_ptr().wrapping_add(row));
+    }
+
+    /// A key will soon be read.
+    #[inline(always)]
+    pub fn ask_for(&self, row: usize, layout: &KeyLayout) {
+        let start = match layout.has_text {
+            true => self.starts[row],
+            false => row * layout.header_bytes,
+        };
+        prefetch(self.bytes.as_ptr().wrapping_add(start));
     }
 
     /// Whether two keys are equal.

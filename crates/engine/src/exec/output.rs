@@ -6,15 +6,17 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array,
+    PrimitiveArray, new_null_array,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    DataType, Decimal128Type, Field as ArrowField, Float64Type, Int64Type, Schema, UInt64Type,
+    DataType, Decimal128Type, Field as ArrowField, Float64Type, Int64Type, Schema, UInt64Type, i256,
 };
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, exec_datafusion_err, internal_err};
 use headrace_columns::column::arrow_field;
+use headrace_columns::decimal;
 use headrace_columns::mean::mean_f64;
 use headrace_ir::pipeline::GROUPING_SET;
 use headrace_ir::{AggregateCall, AggregateFunction, Field, Sink};
@@ -35,12 +37,14 @@ pub enum Output {
         /// Whether it is the deviation: the variance's root.
         is_root: bool,
     },
-    /// The mean of integers whose exact total and number are columns of the pipeline's.
+    /// The mean of values whose total and number are columns of the pipeline's.
     Mean {
-        /// Decimals without digits after the point.
+        /// Decimals, which are exact, or floats.
         total: usize,
         /// Values.
         count: usize,
+        /// Its type: a float, or a decimal where values are.
+        result: DataType,
     },
     /// Whether one of the pipeline's is not 0.
     IsTrue(usize),
@@ -73,18 +77,9 @@ impl Output {
                 };
                 Arc::new(squares.iter().zip(counts).map(spread).collect::<Float64Array>())
             }
-            &Self::Mean { total, count } => {
-                let counts = cast(&column(count), &DataType::UInt64)?;
-                let totals = column(total);
-                let Some(totals) = totals.as_primitive_opt::<Decimal128Type>() else {
-                    return internal_err!("a total of integers of type {}", totals.data_type());
-                };
-                let mean = |(total, count): (Option<i128>, Option<u64>)| {
-                    let count = count.filter(|count| *count > 0)?;
-                    Some(mean_f64(total?, count))
-                };
-                let counts = counts.as_primitive::<UInt64Type>();
-                Arc::new(totals.iter().zip(counts).map(mean).collect::<Float64Array>())
+            Self::Mean { total, count, result } => {
+                let counts = cast(&column(*count), &DataType::UInt64)?;
+                means(&column(*total), counts.as_primitive(), result)?
             }
             Self::IsTrue(index) => {
                 let numbers = cast(&column(*index), &DataType::Int64)?;
@@ -103,6 +98,37 @@ impl Output {
             }
         })
     }
+}
+
+/// Totals divided by the numbers of their values; none of no values.
+fn means(
+    totals: &ArrayRef,
+    counts: &PrimitiveArray<UInt64Type>,
+    result: &DataType,
+) -> Result<ArrayRef> {
+    let counts = counts.iter().map(|count| count.filter(|count| *count > 0));
+    if let Some(totals) = totals.as_primitive_opt::<Float64Type>() {
+        let mean = |(total, count): (Option<f64>, Option<u64>)| Some(total? / count? as f64);
+        return Ok(Arc::new(totals.iter().zip(counts).map(mean).collect::<Float64Array>()));
+    }
+    let DataType::Decimal128(_, from) = *totals.data_type() else {
+        return internal_err!("totals of type {}", totals.data_type());
+    };
+    let totals = totals.as_primitive::<Decimal128Type>().iter().zip(counts);
+    let DataType::Decimal128(precision, scale) = *result else {
+        let unit = 10f64.powi(from.into());
+        let mean =
+            |(total, count): (Option<i128>, Option<u64>)| Some(mean_f64(total?, count?) / unit);
+        return Ok(Arc::new(totals.map(mean).collect::<Float64Array>()));
+    };
+    let mean = |(total, count): (Option<i128>, Option<u64>)| {
+        let (Some(total), Some(count)) = (total, count) else { return Ok(None) };
+        let mean = decimal::mean(i256::from_i128(total), count, from, scale, precision);
+        let too_large = || exec_datafusion_err!("overflow: a mean does not fit {result}");
+        mean.map(Some).ok_or_else(too_large)
+    };
+    let means = totals.map(mean).collect::<Result<Decimal128Array>>()?;
+    Ok(Arc::new(means.with_precision_and_scale(precision, scale)?))
 }
 
 /// Of a pipeline without any group: those of its grouping sets without keys, which are totals of no rows.

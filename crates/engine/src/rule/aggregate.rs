@@ -151,20 +151,30 @@ impl Calls {
             }
         };
         let argument = argument(aggregate, plain, translator)?;
-        let of_integers =
-            argument.as_ref().is_some_and(|argument| argument.data_type().is_integer());
-        if plain == Avg && of_integers && self.any_distinct && !aggregate.is_distinct() {
-            // There are no means of means. Any total of integers has at most 38 digits.
-            let exact = DataType::Decimal128 { precision: 38, scale: 0 };
-            let total = self.push(call(Sum, argument.clone(), exact));
+        if let (Avg, true, false, Some(of)) =
+            (plain, self.any_distinct, aggregate.is_distinct(), &argument)
+        {
+            // There are no means of means.
+            let total = total_type(&of.data_type());
+            let total = self.push(call(Sum, argument.clone(), total));
             let count = self.push(call(Count, argument, DataType::Int64));
-            return Ok(Output::Mean { total, count });
+            let result = aggregate.field().data_type().clone();
+            return Ok(Output::Mean { total, count, result });
         }
         let arrow = aggregate.field().data_type().clone();
         let Some(result) = ir_type(&arrow) else {
             return why(format!("{name} has type {arrow}"));
         };
         Ok(Output::Column(self.push(call(plain, argument, result))))
+    }
+}
+
+/// What totals of a type are. Any total of integers has at most 38 digits.
+fn total_type(of: &DataType) -> DataType {
+    match of {
+        DataType::Decimal128 { scale, .. } => DataType::Decimal128 { precision: 38, scale: *scale },
+        of if of.is_float() => DataType::Float64,
+        _ => DataType::Decimal128 { precision: 38, scale: 0 },
     }
 }
 

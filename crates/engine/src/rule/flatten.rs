@@ -5,14 +5,16 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use headrace_format::arrow::ir_type;
 use headrace_ir::{CompareOp, Expr, Field, ProbeKind};
 use headrace_pipeline::WhyNot;
@@ -65,6 +67,15 @@ pub fn flatten(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Result<Colum
     if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
         return flatten_join(join, graph);
     }
+    if let Some(join) = plan.downcast_ref::<CrossJoinExec>() {
+        return flatten_product((join.left(), join.right()), None, graph);
+    }
+    if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>()
+        && *join.join_type() == JoinType::Inner
+    {
+        let columns = flatten_product((join.left(), join.right()), join.filter(), graph)?;
+        return Ok(project(columns, join.projection().as_deref()));
+    }
     let passes = plan.is::<CoalescePartitionsExec>()
         || plan.is::<RepartitionExec>()
         || plan.is::<CooperativeExec>();
@@ -81,16 +92,29 @@ pub fn flatten_or_opaque(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Co
         Ok(columns) => columns,
         Err(reason) => {
             graph.reset(&mark);
-            // Rows without columns: those of the input have some, by which they can be counted.
-            let (leaf, is_empty) = match plan.downcast_ref::<ProjectionExec>() {
-                Some(projection) if projection.expr().is_empty() => (projection.input(), true),
-                _ => (plan, false),
+            let (leaf, is_empty) = match with_columns(plan) {
+                Some(plan) => (plan, true),
+                None => (Arc::clone(plan), false),
             };
             let columns = fields_of(&leaf.schema());
-            let columns = graph.add_leaf(Arc::clone(leaf), Err(reason), columns);
+            let columns = graph.add_leaf(leaf, Err(reason), columns);
             if is_empty { Vec::new() } else { columns }
         }
     }
+}
+
+/// A plan of the same rows that has columns, by which they can be counted, if this one has none and there is one.
+fn with_columns(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    if !plan.schema().fields().is_empty() {
+        return None;
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        return Some(Arc::clone(projection.input()));
+    }
+    let filter = plan.downcast_ref::<FilterExec>()?;
+    let (predicate, input) = (Arc::clone(filter.predicate()), Arc::clone(filter.input()));
+    let all = FilterExecBuilder::new(predicate, input).with_fetch(filter.fetch()).build().ok()?;
+    Some(Arc::new(all))
 }
 
 pub(super) fn fields_of(schema: &Schema) -> Vec<Result<Field, WhyNot>> {
@@ -268,6 +292,51 @@ fn flatten_inner(join: &HashJoinExec, graph: &mut Graph) -> Result<Columns, WhyN
         graph.add_condition(condition, first);
     }
     Ok(left.into_iter().chain(right).collect())
+}
+
+/// All pairs of rows of two sides, one of which has one row at most: that is looked up by a constant.
+fn flatten_product(
+    (left, right): (&Arc<dyn ExecutionPlan>, &Arc<dyn ExecutionPlan>),
+    filter: Option<&JoinFilter>,
+    graph: &mut Graph,
+) -> Result<Columns, WhyNot> {
+    if !is_one_row(left) && !is_one_row(right) {
+        return why("a join without an equality, none of whose sides is known to have one row");
+    }
+    let first = graph.next_part();
+    let mut side = |plan: &Arc<dyn ExecutionPlan>| {
+        let mark = graph.mark();
+        let columns = flatten_or_opaque(plan, graph);
+        // What a side is a product of says itself which of them have one row.
+        if let (true, Some(leaf)) = (is_one_row(plan), graph.only_leaf_since(&mark)) {
+            graph.leaves[leaf].is_one_row = true;
+        }
+        columns
+    };
+    let (left, right) = (side(left), side(right));
+    if let Some(condition) = translate_filter(filter, &left, &right, &graph.subqueries)? {
+        graph.add_condition(condition, first);
+    }
+    Ok(left.into_iter().chain(right).collect())
+}
+
+/// Whether a plan has one row at most, whatever is in the tables.
+fn is_one_row(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return aggregate.group_expr().is_true_no_grouping()
+            && !matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::PartialReduce);
+    }
+    if plan.is::<PlaceholderRowExec>() {
+        return plan.output_partitioning().partition_count() == 1;
+    }
+    if plan.is::<CrossJoinExec>() {
+        return plan.children().into_iter().all(is_one_row);
+    }
+    let passes = plan.is::<ProjectionExec>()
+        || plan.is::<FilterExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<CooperativeExec>();
+    passes && plan.children().into_iter().all(is_one_row)
 }
 
 /// A join that preserves the rows of one side: the other hangs from it.

@@ -37,6 +37,8 @@ pub struct Leaf {
     pub filtered: Option<Filtered>,
     /// Whether it is the side of a [`SideJoin`].
     pub is_side: bool,
+    /// Whether it has one row at most, which is paired with all rows of the others.
+    pub is_one_row: bool,
     /// The graph register of whether a row has a match in it, if that is asked for.
     pub mark: Option<Register>,
 }
@@ -220,6 +222,7 @@ impl Graph {
             filters: vec![],
             filtered: None,
             is_side: false,
+            is_one_row: false,
             mark: None,
         });
         exprs
@@ -238,9 +241,9 @@ impl Graph {
         let leaf = &mut self.leaves[leaf];
         let columns = fields.into_iter().map(Ok).collect();
         let (filters, filtered) = (Vec::new(), None);
-        let Leaf { is_side, mark, .. } = *leaf;
+        let Leaf { is_side, is_one_row, mark, .. } = *leaf;
         let rows = Err(opaque);
-        *leaf = Leaf { plan, rows, first, columns, filters, filtered, is_side, mark };
+        *leaf = Leaf { plan, rows, first, columns, filters, filtered, is_side, is_one_row, mark };
         first
     }
 

@@ -48,7 +48,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use headrace_ir::{FirstGroups, NamedExpr, OrderKey};
@@ -347,7 +347,9 @@ fn order_key(key: &PhysicalSortExpr) -> Option<OrderKey> {
 /// stands above an aggregation, a sort or a window was never meant for a pipeline.
 fn begins_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let has_groups = || plan.downcast_ref::<DataSourceExec>().is_some_and(reads_row_groups);
-    if plan.is::<HashJoinExec>() || plan.is::<HeadraceScanExec>() || has_groups() {
+    let joins =
+        plan.is::<HashJoinExec>() || plan.is::<CrossJoinExec>() || plan.is::<NestedLoopJoinExec>();
+    if joins || plan.is::<HeadraceScanExec>() || has_groups() {
         return true;
     }
     let passes = plan.is::<FilterExec>() || plan.is::<ProjectionExec>();

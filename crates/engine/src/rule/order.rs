@@ -4,7 +4,7 @@
 //! payload of an inner one), unless it can fail: then everything that stands below it in the plan
 //! comes first, so that it never sees a row that the query has removed.
 
-use headrace_ir::{CompareOp, Expr, ProbeKind};
+use headrace_ir::{CompareOp, DataType, Expr, ProbeKind, Scalar};
 use headrace_pipeline::WhyNot;
 
 use super::graph::{Conjunct, Edge, Graph, SideJoin};
@@ -88,8 +88,10 @@ impl Ordering {
             })?;
             self.place_safe_conjuncts();
             // What can fail waits until nothing else can go on.
-            let progress =
-                self.attach_side_join() || self.attach_inner()? || self.place_failing_conjunct();
+            let progress = self.attach_side_join()
+                || self.attach_inner()?
+                || self.attach_one_row()
+                || self.place_failing_conjunct();
             if !progress {
                 break;
             }
@@ -215,6 +217,22 @@ impl Ordering {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Attaches the first leaf of one row that nothing connects: each row finds it by a constant.
+    fn attach_one_row(&mut self) -> bool {
+        let is_alone = |leaf: &usize| self.graph.leaves[*leaf].is_one_row && !self.joined[*leaf];
+        let Some(leaf) = (0..self.graph.leaves.len()).find(is_alone) else { return false };
+        self.joined[leaf] = true;
+        let one = || Expr::Literal(Scalar::int(DataType::Int32, 1));
+        self.steps.push(PlannedStep::Probe(PlannedProbe {
+            leaf,
+            kind: ProbeKind::Inner,
+            keys: vec![(one(), one())],
+            null_equal: false,
+            residual: None,
+        }));
+        true
     }
 
     /// Edges between the joined leaves (made their left side) and `leaf` that may be probed now,

@@ -211,7 +211,9 @@ fn choose_stream(graph: &Graph, sink: &SinkSpec) -> Result<Stream, WhyNot> {
     let sizes: Vec<_> = graph.leaves.iter().map(|leaf| leaf_bytes(leaf, &used)).collect();
     let rows = |leaf: &Leaf| leaf.table_rows().unwrap_or(0);
     let candidates = graph.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.is_side);
-    let Some((leaf, _)) = candidates.max_by_key(|(i, leaf)| (sizes[*i], rows(leaf))) else {
+    // One row alone is looked up, never by what has more.
+    let rank = |i: usize, leaf: &Leaf| (!leaf.is_one_row, sizes[i], rows(leaf));
+    let Some((leaf, _)) = candidates.max_by_key(|(i, leaf)| rank(*i, leaf)) else {
         return why("no table to stream");
     };
     let smaller_than = (0..sizes.len()).filter(|&other| sizes[other] > sizes[leaf]).collect();
@@ -313,6 +315,11 @@ impl Numbering {
         self.next += 1;
     }
 
+    /// A column that is no register of the graph: it only tells how many rows there are.
+    fn append_unread(&mut self) {
+        self.next += 1;
+    }
+
     pub fn apply(&self, expr: &Expr) -> Result<Expr, WhyNot> {
         map_registers(expr, &mut |index| match self.map.get(&index) {
             Some(found) => Ok(found.clone()),
@@ -347,6 +354,7 @@ fn table_source(
     }
     if columns.is_empty() {
         let (ordinal, field) = any_column(table)?;
+        numbering.append_unread();
         ordinals.push(ordinal);
         columns.push(field);
     }

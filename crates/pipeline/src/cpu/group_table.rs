@@ -12,8 +12,13 @@ use crate::cpu::key_order::KeyOrder;
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 64;
 
-/// How many rows ahead a slot is asked for.
-const AHEAD_ROWS: usize = 16;
+/// How many rows ahead a slot is asked for, then where the key of its group lies, then the key.
+const SLOT_AHEAD: usize = 24;
+const PLACE_AHEAD: usize = 16;
+const KEY_AHEAD: usize = 8;
+
+/// Slots of a table that a core's own caches hold with its keys: nothing is asked for ahead.
+const SLOTS_CACHED: usize = 1 << 12;
 
 /// Groups that get slots at a time.
 const PORTION_GROUPS: usize = 8 * 1024;
@@ -214,13 +219,35 @@ impl GroupTable {
     ) {
         let hashes = std::mem::take(&mut self.hashes);
         numbers.clear();
+        let is_cached = self.slots.len() <= SLOTS_CACHED;
         numbers.extend(rows.zip(&hashes).enumerate().map(|(i, (row, &hash))| {
-            if let Some(&hash) = hashes.get(i + AHEAD_ROWS) {
-                prefetch(&raw const self.slots[hash as u32 as usize & (self.slots.len() - 1)]);
+            if !is_cached {
+                self.ask_ahead(&hashes[i..]);
             }
             self.find_or_insert(keys, row, hash)
         }));
         self.hashes = hashes;
+    }
+
+    /// Asks for what the rows ahead are going to read, as far as what leads there has come.
+    #[inline(always)]
+    fn ask_ahead(&self, hashes: &[u64]) {
+        let slot_of = |hash: u64| &self.slots[hash as u32 as usize & (self.slots.len() - 1)];
+        let group_of = |hash: u64| {
+            let slot = *slot_of(hash);
+            ((slot >> 32) as u32 == hash as u32 && slot != 0).then(|| slot as u32 as usize - 1)
+        };
+        if let Some(&hash) = hashes.get(SLOT_AHEAD) {
+            prefetch(slot_of(hash));
+        }
+        if self.layout.has_text()
+            && let Some(group) = hashes.get(PLACE_AHEAD).and_then(|&hash| group_of(hash))
+        {
+            self.keys.ask_for_place(group);
+        }
+        if let Some(group) = hashes.get(KEY_AHEAD).and_then(|&hash| group_of(hash)) {
+            self.keys.ask_for(group, &self.layout);
+        }
     }
 
     #[inline(always)]
