@@ -104,15 +104,11 @@ fn narrow(value: i256, limit: Option<i128>) -> Result<i128, Fault> {
     }
 }
 
-/// The value with `digits` more digits after the point (fewer, truncated, if negative).
+/// The value with `digits` more digits after the point.
 fn rescaled(value: i128, digits: i32) -> Result<i256, Fault> {
-    let factor = power_of_ten(digits.unsigned_abs()).ok_or(Fault::Overflow)?;
-    let value = i256::from_i128(value);
-    if digits >= 0 {
-        value.checked_mul(factor).ok_or(Fault::Overflow)
-    } else {
-        Ok(value.wrapping_div(factor))
-    }
+    let digits = u32::try_from(digits).map_err(|_| Fault::Overflow)?;
+    let factor = power_of_ten(digits).ok_or(Fault::Overflow)?;
+    i256::from_i128(value).checked_mul(factor).ok_or(Fault::Overflow)
 }
 
 fn difference(to: i8, from: i8) -> i32 {
@@ -129,24 +125,25 @@ fn add(op: ArithmeticOp, left: i128, right: i128, scales: Scales) -> Result<i256
     sum.ok_or(Fault::Overflow)
 }
 
-/// Truncates towards zero; fails where the operands in their common scale take more than 128 bits, as Arrow does.
+/// Truncates towards zero; fails where an operand takes more than 128 bits with the digits that the result asks for, as
+/// Arrow does, which does not look whether the quotient has more digits than its type.
 fn divide(left: i128, right: i128, scales: Scales) -> Result<i128, Fault> {
-    if right == 0 {
-        return Err(Fault::DivisionByZero);
-    }
     let digits = difference(scales.result, scales.left) + i32::from(scales.right);
     let dividend = scaled_up(left, digits.max(0)).ok_or(Fault::Overflow)?;
     let divisor = scaled_up(right, (-digits).max(0)).ok_or(Fault::Overflow)?;
+    if divisor == 0 {
+        return Err(Fault::DivisionByZero);
+    }
     dividend.checked_div(divisor).ok_or(Fault::Overflow)
 }
 
 /// Of operands in the scale of the result, which is the larger of theirs.
 fn modulo(left: i128, right: i128, scales: Scales) -> Result<i128, Fault> {
+    let left = scaled_up(left, difference(scales.result, scales.left)).ok_or(Fault::Overflow)?;
+    let right = scaled_up(right, difference(scales.result, scales.right)).ok_or(Fault::Overflow)?;
     if right == 0 {
         return Err(Fault::DivisionByZero);
     }
-    let left = scaled_up(left, difference(scales.result, scales.left)).ok_or(Fault::Overflow)?;
-    let right = scaled_up(right, difference(scales.result, scales.right)).ok_or(Fault::Overflow)?;
     Ok(left.wrapping_rem(right))
 }
 

@@ -9,9 +9,10 @@
 
 constexpr u64 PACK = 0, ENTER = 1, SETTLE = 2;
 
-// A key within the words of all: its first byte, its bytes, 0 for a text, and whether it is looked up where it is NULL.
+// A key within the words of all: its first byte, and its bytes, 0 for a text. A NULL is the byte behind; only builds that keep
+// their NULLs have any.
 struct KeyPart {
-    u64 at, bytes, is_kept_null;
+    u64 at, bytes;
 };
 
 struct Params {
@@ -32,7 +33,7 @@ struct Params {
     u64 is_wide;
     u64 text_keys;
     // Rows by entry; EMPTY: the entry is skipped. Null: the row of an entry is its number.
-    u32* rows;
+    const u32* rows;
     u64 entries;
     // What PACK reads: keys as bytes, one behind the other (`key.rs` of `headrace_columns`), where they begin, and their parts.
     const u8* encoded;
@@ -72,14 +73,13 @@ HR_DEVICE void pack(const Params& p, u64 entry)
 {
     const u8 *at = p.encoded + p.offsets[entry], *end = p.encoded + p.offsets[entry + 1];
     u64* key = p.keys + entry * p.words;
-    bool is_skipped = false, is_sound = true;
+    bool is_sound = true;
     for (u64 word = 0; word < p.words; ++word) key[word] = 0;
     for (u64 number = 0; number < p.part_count && is_sound; ++number) {
         const KeyPart part = p.parts[number];
         is_sound = at < end;
         if (is_sound && *at++ != 0) {
-            is_skipped |= part.is_kept_null == 0;
-            if (part.is_kept_null && part.bytes > 0) key[(part.at + part.bytes) / 8] |= 1ull << (part.at + part.bytes) % 8 * 8;
+            if (part.bytes > 0) key[(part.at + part.bytes) / 8] |= 1ull << (part.at + part.bytes) % 8 * 8;
             continue;
         }
         const u64 fixed = part.bytes == 0 ? 4 : part.bytes;
@@ -97,7 +97,6 @@ HR_DEVICE void pack(const Params& p, u64 entry)
         at += length;
     }
     if (!is_sound || at != end) *p.broken = 1;
-    p.rows[entry] = is_skipped ? hr::EMPTY : u32(entry);
 }
 
 HR_DEVICE bool same_key(const Params& p, u64 a, u64 b)

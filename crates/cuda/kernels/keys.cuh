@@ -1,5 +1,4 @@
-// Keys of several columns as a few words: those of hashed groups, and of builds whose keys are not numbers of 16
-// bytes at most.
+// Keys as a few words: those of hashed groups, and of builds with texts, with NULLs that are equal, or with more than 16 bytes.
 //
 // Keys that are texts come first, each of TEXT_KEY_WORDS words. A short text lies in them, then zeros, and
 // in the last byte its length and 1, or 0 for NULL. Of a long text the words are: where it lies, its hash,

@@ -1,5 +1,5 @@
 // Lookups in hash builds: open addressing, linear steps, a power of two of slots of which
-// at most half are taken. A slot holds a build row, or EMPTY; keys lie beside it.
+// at most half are taken. A slot holds a build row, or EMPTY; narrow keys lie beside it.
 #pragma once
 #include "headrace/load.cuh"
 
@@ -7,8 +7,8 @@ namespace hr {
 
 constexpr u32 EMPTY = 0xffffffffu;
 
-// The finaliser of MurmurHash3 (public domain, Austin Appleby). The host fills the table
-// with the same function.
+// The finaliser of MurmurHash3 (public domain, Austin Appleby). `hash_table.cu` fills the
+// table with the same function.
 HR_DEVICE u64 mix(u64 key)
 {
     key ^= key >> 33;

@@ -26,10 +26,20 @@ impl BuildCache {
         self.pieces.get(&key, round)
     }
 
-    pub(crate) fn put(&mut self, key: (BuildId, BuildPiece), buffer: &Arc<Kept<DeviceBuffer>>) {
+    /// Keeps a piece and answers it, or the one that another query has put there meanwhile: which slot a key of a hash table
+    /// has differs from table to table, so that all who ask for a build's must have the same one.
+    pub(crate) fn put(
+        &mut self,
+        key: (BuildId, BuildPiece),
+        buffer: Arc<Kept<DeviceBuffer>>,
+    ) -> Arc<Kept<DeviceBuffer>> {
+        if let Some(earlier) = self.get(key) {
+            return earlier;
+        }
         let round = self.pieces.next_round();
-        self.pieces.insert(key, Arc::clone(buffer), buffer.capacity_bytes(), round);
+        self.pieces.insert(key, Arc::clone(&buffer), buffer.capacity_bytes(), round);
         while self.pieces.bytes() > self.bytes_max && self.evict_oldest() {}
+        buffer
     }
 
     /// Drops the piece that was used longest ago and that no query holds.

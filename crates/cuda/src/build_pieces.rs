@@ -44,7 +44,5 @@ pub(crate) fn build_piece(
         }
         None => device.upload_parts(&piece_bytes(build, piece)?)?,
     };
-    let buffer = Kept::new(buffer);
-    device.builds().lock().put(key, &buffer);
-    Ok((buffer, offset))
+    Ok((device.builds().lock().put(key, Kept::new(buffer)), offset))
 }

@@ -21,7 +21,7 @@ use crate::device::CudaDevice;
 use crate::error::CudaError;
 use crate::groups::GroupTableLayout;
 use crate::headers::HEADERS;
-use crate::keys::KeyPart;
+use crate::keys::{KeyPart, fixed_bytes};
 use crate::layout::{ColumnForm, ColumnLayout};
 use crate::text_values::TEXT_VALUE_BYTES;
 use crate::words::queue_words;
@@ -288,14 +288,7 @@ impl GroupColumn {
     /// Smallest or largest values that are held as `repr` says.
     fn extremes(self, kind: DeviceAccumulator, repr: &Repr) -> Self {
         use DeviceAccumulator as Kind;
-        let value_bytes = match repr {
-            Repr::Bool | Repr::I8 | Repr::U8 => 1,
-            Repr::I16 | Repr::U16 => 2,
-            Repr::I32 | Repr::U32 | Repr::F32 | Repr::Code(_) => 4,
-            Repr::I64 | Repr::U64 | Repr::F64 => 8,
-            Repr::I128 => 16,
-            Repr::Str => TEXT_VALUE_BYTES as u32,
-        };
+        let value_bytes = fixed_bytes(repr).unwrap_or(TEXT_VALUE_BYTES) as u32;
         let form = match kind {
             Kind::MinText | Kind::MaxText => Form::TextExtremes,
             Kind::MinFloat | Kind::MaxFloat => Form::FloatExtremes,

@@ -98,8 +98,6 @@ pub struct HashedKeys<'b> {
     entries: u64,
     /// Bits of a key of one word that count.
     key_mask: u64,
-    /// Whether keys with a NULL are found too.
-    with_nulls: bool,
 }
 
 /// From where the kernel has keys.
@@ -145,7 +143,7 @@ impl<'b> HashedKeys<'b> {
         }
         // Several keys of one word are bytes, all of which count.
         let key_mask = if is_encoded { u64::MAX } else { key_mask };
-        Ok(Self { layout, keys, rows, entries, key_mask, with_nulls: build.nulls_equal })
+        Ok(Self { layout, keys, rows, entries, key_mask })
     }
 
     /// Bytes of the table.
@@ -188,7 +186,7 @@ impl<'b> HashedKeys<'b> {
                 let parts: Vec<u64> = self.part_words().flatten().collect();
                 [
                     made(own_keys),
-                    made(entries * 4),
+                    none(),
                     bytes,
                     sent(offsets.flat_map(u64::to_le_bytes).collect::<Vec<_>>().into()),
                     sent(word_bytes(&parts).into()),
@@ -286,12 +284,11 @@ impl<'b> HashedKeys<'b> {
     }
 
     /// The parts of a key as the kernel has them.
-    fn part_words(&self) -> impl Iterator<Item = [u64; 3]> {
-        let (texts, with_nulls) = (self.layout.keys.texts, u64::from(self.with_nulls));
+    fn part_words(&self) -> impl Iterator<Item = [u64; 2]> {
+        let texts = self.layout.keys.texts;
         let of = move |part: &KeyPart| {
             let is_text = part.at < texts * TEXT_KEY_BYTES;
-            let bytes = if is_text { 0 } else { part.bytes };
-            [part.at as u64, bytes as u64, with_nulls]
+            [part.at as u64, if is_text { 0 } else { part.bytes as u64 }]
         };
         self.layout.keys.parts.iter().map(of)
     }

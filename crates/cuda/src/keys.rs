@@ -1,4 +1,4 @@
-//! Keys of several columns as 64-bit words: those of hashed groups, and of builds that need more than two plain words.
+//! Keys as 64-bit words: those of hashed groups, and of builds by hash.
 //!
 //! ```text
 //! text | text | number, number, NULL?, number ..      texts first, 32 bytes each, others side by side

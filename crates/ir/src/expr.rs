@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::function::{Function, Signature};
-use crate::scalar::Scalar;
+use crate::scalar::{Scalar, Value};
 use crate::types::DataType;
 
 /// Index of a pipeline register (see the crate documentation).
@@ -364,7 +364,14 @@ impl Expr {
             Self::Cast { value, to, on_failure } => {
                 *on_failure == CastFailure::Error && value.data_type().cast_can_fail(to)
             }
-            Self::Call { .. } => self.signature().is_none_or(|signature| signature.can_fail),
+            Self::Call { function, arguments, .. } => {
+                let last = match arguments.last() {
+                    Some(Self::Literal(Scalar { value: Value::Int(last), .. })) => Some(*last),
+                    _ => None,
+                };
+                !last.is_some_and(|last| function.is_safe_from(last))
+                    && self.signature().is_none_or(|signature| signature.can_fail)
+            }
             _ => false,
         }
     }

@@ -187,6 +187,18 @@ pub struct Signature {
 }
 
 impl Function {
+    /// Whether it cannot fail where its last argument is as large as this, or larger.
+    #[must_use]
+    pub fn is_safe_from(self, last: i128) -> bool {
+        match self {
+            // There are no fewer characters than none ..
+            Self::Substring => last >= 0,
+            // .. and the smallest number has no counterpart to leave out.
+            Self::Right => last > i128::from(i32::MIN),
+            _ => false,
+        }
+    }
+
     /// What it does with arguments of these types; `None` if it does not take them.
     pub fn signature(self, arguments: &[DataType]) -> Option<Signature> {
         use DataType::{Date32, Decimal128, Int32, Utf8};
@@ -457,5 +469,24 @@ mod tests {
             (rounded(2), rounded(7), rounded(200)),
             (decimal(9, 2), decimal(9, 4), decimal(9, 4))
         );
+    }
+
+    #[test]
+    fn a_constant_that_is_safe_makes_a_call_that_cannot_fail() {
+        let text = || Expr::Literal(Scalar::utf8("abc"));
+        let number = |value| Expr::Literal(Scalar::int(DataType::Int32, value));
+        let call =
+            |function, arguments| Expr::Call { function, arguments, data_type: DataType::Utf8 };
+        let part = |count| call(Function::Substring, vec![text(), number(1), count]);
+        assert!(!part(number(0)).can_fail() && part(number(-1)).can_fail());
+        let unknown = Expr::Register {
+            index: 0,
+            data_type: DataType::Int32,
+            nullable: false,
+            name: "n".into(),
+        };
+        assert!(part(unknown).can_fail());
+        let right = |count| call(Function::Right, vec![text(), number(count)]);
+        assert!(!right(-2).can_fail() && right(i32::MIN.into()).can_fail());
     }
 }

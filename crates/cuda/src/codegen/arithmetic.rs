@@ -206,13 +206,12 @@ impl Generator<'_> {
             ArithmeticOp::Divide => ((scale - ls + rs).max(0), (ls - rs - scale).max(0)),
             _ => (scale - ls, scale - rs),
         };
-        let divisor = self.named("i128", "divisor", r.code);
-        let place = Place::DivisionByZero { place: expr.text.to_string() };
-        self.fail_if(&null, &format!("{divisor} == 0"), place);
         let dividend = self.rescaled(expr, l.code, power_of_ten(left_digits)?, &null, true)?;
-        let divisor = self.rescaled(expr, divisor, power_of_ten(right_digits)?, &null, true)?;
+        let divisor = self.rescaled(expr, r.code, power_of_ten(right_digits)?, &null, true)?;
         let (dividend, divisor) =
             (self.named("i128", "dividend", dividend), self.named("i128", "divisor", divisor));
+        let place = Place::DivisionByZero { place: expr.text.to_string() };
+        self.fail_if(&null, &format!("{divisor} == 0"), place);
         let safe = format!("{divisor} == 0 ? i128(1) : {divisor}");
         let verb = verb(op);
         let result = self.named("i128", "result", format!("hr::{verb}<i128>({dividend}, {safe})"));

@@ -203,7 +203,7 @@ impl Generator<'_> {
         Ok(Value { code, null })
     }
 
-    /// Whether the table has `wanted` at an index that is known to lie inside it.
+    /// Whether the table has `wanted` at an index.
     fn bitmap(
         &mut self,
         table: &[Truth],
@@ -226,8 +226,8 @@ impl Generator<'_> {
         Ok(format!("hr::bit({table}, {index})"))
     }
 
-    /// A code as an index of a table of so many entries: rows that found nothing have codes outside it, of which no more than
-    /// the table may be read.
+    /// A code as an index of a table of so many entries. The code of a row without a match may lie outside; it is cut so that
+    /// nothing but the table is read.
     pub(super) fn index_within(&mut self, code: &str, entries: usize) -> String {
         let last = self.constant(entries.saturating_sub(1) as u64, "u32", "last_entry");
         format!("hr::least(u32({code}), {last})")

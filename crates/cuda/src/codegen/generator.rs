@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headrace_columns::repr::Repr;
+use headrace_columns::repr::{Dictionary, Repr};
 use headrace_pipeline::bound::{Bound, BoundSink};
 
 use crate::codegen::plan::eager::EagerPlan;
@@ -33,6 +33,8 @@ pub(super) struct Generator<'a> {
     pub(super) places: Vec<Place>,
     pub(super) constants: Vec<u64>,
     pub(super) tables: Vec<Arc<[u8]>>,
+    /// Dictionaries whose texts are a table, and its name.
+    pub(super) dictionaries: Vec<(Arc<Dictionary>, String)>,
     pub(super) shared: SharedPlan,
     pub(super) eager: EagerPlan,
     /// What the group number of a row is before any digit that is not a narrow payload value.
@@ -79,6 +81,7 @@ impl<'a> Generator<'a> {
             places: Vec::new(),
             constants: Vec::new(),
             tables: Vec::new(),
+            dictionaries: Vec::new(),
             shared,
             eager: EagerPlan::of(bound, layout, tuning, queue_step),
             first_group: 0,

@@ -12,11 +12,9 @@ impl Generator<'_> {
     pub(super) fn set_key_words(&mut self, layout: &KeyLayout, reprs: &[Repr], values: Vec<Value>) {
         self.body.line(format!("u64 key_words[{}] = {{}};", layout.words));
         for ((value, repr), part) in values.into_iter().zip(reprs).zip(&layout.parts) {
-            let set = match repr {
-                Repr::Str => {
-                    format!("hr::set_text_key(key_words + {}, {});", part.at / 8, value.code)
-                }
-                _ => set_bits(*part, &key_bits(repr, &value.code)),
+            let set = match key_bits(repr, &value.code) {
+                Some(bits) => set_bits(*part, &bits),
+                None => format!("hr::set_text_key(key_words + {}, {});", part.at / 8, value.code),
             };
             match (value.null, part.null_at) {
                 (Some(null), Some(at)) => {

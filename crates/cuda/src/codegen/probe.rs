@@ -324,9 +324,9 @@ impl Generator<'_> {
         } else {
             let word = if layout.keys.words == 1 { "u64" } else { "u128" };
             let bits = values.iter().zip(&probe.build.key_reprs).zip(&layout.keys.parts);
-            let bits = bits.map(|((value, repr), part)| {
-                let bits = format!("{word}({})", key_bits(repr, &value.code));
-                if part.at == 0 { bits } else { format!("{bits} << {}", part.at * 8) }
+            let bits = bits.filter_map(|((value, repr), part)| {
+                let bits = format!("{word}({})", key_bits(repr, &value.code)?);
+                Some(if part.at == 0 { bits } else { format!("{bits} << {}", part.at * 8) })
             });
             let joined = bits.collect::<Vec<_>>().join(" | ");
             self.body.line(format!("const {word} key = {joined};"));

@@ -240,17 +240,18 @@ fn is_wrapped(code: &str) -> bool {
     true
 }
 
-/// A value that is no text as unsigned bits that are the same for equal keys.
-pub fn key_bits(repr: &Repr, code: &str) -> String {
-    let unsigned = match repr {
-        Repr::Bool | Repr::I8 | Repr::U8 => "u8",
-        Repr::I16 | Repr::U16 => "u16",
-        Repr::I32 | Repr::U32 | Repr::Code(_) => "u32",
-        Repr::F32 | Repr::F64 => "hr::float_key",
-        Repr::I64 | Repr::U64 | Repr::Str => "u64",
-        Repr::I128 => "u128",
-    };
-    format!("{unsigned}({code})")
+/// A value as unsigned bits that are the same for equal keys; `None` for a text.
+pub fn key_bits(repr: &Repr, code: &str) -> Option<String> {
+    Some(match repr {
+        Repr::Bool | Repr::I8 | Repr::U8 => format!("u8({code})"),
+        Repr::I16 | Repr::U16 => format!("u16({code})"),
+        Repr::I32 | Repr::U32 | Repr::Code(_) => format!("u32({code})"),
+        Repr::I64 | Repr::U64 => format!("u64({code})"),
+        Repr::I128 => format!("u128({code})"),
+        Repr::F32 => format!("hr::float_key(f32({code}))"),
+        Repr::F64 => format!("hr::float_key(f64({code}))"),
+        Repr::Str => return None,
+    })
 }
 
 #[cfg(test)]

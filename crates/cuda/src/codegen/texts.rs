@@ -1,8 +1,10 @@
 //! Plain texts: text over `text.cuh`.
 
+use std::sync::Arc;
+
 use arrow_array::Array;
 use headrace_columns::automaton::Automaton;
-use headrace_columns::repr::Repr;
+use headrace_columns::repr::{Dictionary, Repr};
 use headrace_ir::function::{Function, TrimSide};
 use headrace_ir::{CompareOp, Scalar, Unmatched, Value as Constant};
 use headrace_pipeline::bound::BoundExpr;
@@ -15,6 +17,9 @@ use crate::codegen::value::{Held, Value};
 use crate::fields::SegmentField;
 use crate::layout::ColumnForm;
 use crate::place::Place;
+
+/// Bytes of the texts of a dictionary that goes to the device with each query.
+const DICTIONARY_BYTES_MAX: usize = 64 << 20;
 
 impl Generator<'_> {
     /// Loads plain texts, whose offsets must lie in the bytes unless they are NULLs.
@@ -85,15 +90,32 @@ impl Generator<'_> {
             return refuse(format!("{} is no code of a dictionary", value.text));
         };
         let code = self.value(value)?;
+        let index = self.index_within(&code.code, dictionary.values.len());
+        let table = self.dictionary(dictionary, &value.text)?;
+        Ok(Value { code: format!("hr::table_text({table}, {index})"), null: code.null })
+    }
+
+    /// The texts of a dictionary as a table, which is one however often it is asked for.
+    fn dictionary(&mut self, dictionary: &Arc<Dictionary>, whose: &str) -> Result<String> {
+        let known = self.dictionaries.iter().find(|(known, _)| Arc::ptr_eq(known, dictionary));
+        if let Some((_, table)) = known {
+            return Ok(table.clone());
+        }
+        let bytes = dictionary.values.value_data().len();
+        if bytes > DICTIONARY_BYTES_MAX {
+            return refuse(format!(
+                "{whose}: its dictionary has {bytes} bytes of texts, a kernel takes {DICTIONARY_BYTES_MAX}"
+            ));
+        }
         // There is a text to read even where there is none.
         let texts = (0..dictionary.values.len()).map(|code| dictionary.values.value(code));
         let none = dictionary.values.is_empty().then_some("");
         let Some(bytes) = text_table(texts.chain(none)) else {
-            return refuse(format!("{}: a dictionary of more than 4 GiB", value.text));
+            return refuse(format!("{whose}: a dictionary of more than 4 GiB"));
         };
-        let index = self.index_within(&code.code, dictionary.values.len());
         let table = self.table(bytes, "const u32*", "texts");
-        Ok(Value { code: format!("hr::table_text({table}, {index})"), null: code.null })
+        self.dictionaries.push((Arc::clone(dictionary), table.clone()));
+        Ok(table)
     }
 
     /// Whether a text is as a pattern.

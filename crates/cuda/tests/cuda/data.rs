@@ -77,6 +77,15 @@ pub fn fields() -> Vec<Field> {
 
 pub const TEXTS: usize = 40;
 
+/// A long text, or one of 31 and of 32 bytes: the longest that lies within a key, and the shortest that does not.
+pub fn long_text(number: usize) -> String {
+    match number {
+        34 => format!("{number:x>31}"),
+        35 => format!("{number:x>32}"),
+        _ => format!("text, one of those that are as long as an address: {number}"),
+    }
+}
+
 /// One column of a segment: bytes with `skew` bytes before them.
 #[derive(Clone)]
 pub struct ColumnData {
@@ -138,7 +147,7 @@ impl Table {
         if shape.plain_texts {
             // Of more bytes than a key of groups holds, and equal but for their ends.
             for (number, text) in texts.iter_mut().enumerate().skip(TEXTS - 6) {
-                *text = format!("text, one of those that are as long as an address: {number}");
+                *text = long_text(number);
             }
         }
         let dictionary = Arc::new(Dictionary { values: StringArray::from(texts.clone()) });

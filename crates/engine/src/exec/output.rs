@@ -100,7 +100,7 @@ impl Output {
     }
 }
 
-/// Totals divided by the numbers of their values; none of no values.
+/// Totals of floats, integers or decimals divided by the numbers of their values; none of no values.
 fn means(
     totals: &ArrayRef,
     counts: &PrimitiveArray<UInt64Type>,
@@ -116,9 +116,7 @@ fn means(
     };
     let totals = totals.as_primitive::<Decimal128Type>().iter().zip(counts);
     let DataType::Decimal128(precision, scale) = *result else {
-        let unit = 10f64.powi(from.into());
-        let mean =
-            |(total, count): (Option<i128>, Option<u64>)| Some(mean_f64(total?, count?) / unit);
+        let mean = |(total, count): (Option<i128>, Option<u64>)| Some(mean_f64(total?, count?));
         return Ok(Arc::new(totals.map(mean).collect::<Float64Array>()));
     };
     let mean = |(total, count): (Option<i128>, Option<u64>)| {

@@ -156,6 +156,9 @@ impl Calls {
         {
             // There are no means of means.
             let total = total_type(&of.data_type());
+            let Some(total) = total else {
+                return why(format!("{name} of {} beside DISTINCT", of.data_type()));
+            };
             let total = self.push(call(Sum, argument.clone(), total));
             let count = self.push(call(Count, argument, DataType::Int64));
             let result = aggregate.field().data_type().clone();
@@ -169,13 +172,18 @@ impl Calls {
     }
 }
 
-/// What totals of a type are. Any total of integers has at most 38 digits.
-fn total_type(of: &DataType) -> DataType {
-    match of {
-        DataType::Decimal128 { scale, .. } => DataType::Decimal128 { precision: 38, scale: *scale },
-        of if of.is_float() => DataType::Float64,
-        _ => DataType::Decimal128 { precision: 38, scale: 0 },
-    }
+/// Digits of decimals whose totals have at most 38, of however many rows there are.
+const TOTAL_DIGITS_MAX: u8 = 28;
+
+/// What totals of a type are, if they can be told. Any total of integers has at most 38 digits.
+fn total_type(of: &DataType) -> Option<DataType> {
+    let scale = match of {
+        DataType::Decimal128 { precision, .. } if *precision > TOTAL_DIGITS_MAX => return None,
+        DataType::Decimal128 { scale, .. } => *scale,
+        of if of.is_float() => return Some(DataType::Float64),
+        _ => 0,
+    };
+    Some(DataType::Decimal128 { precision: 38, scale })
 }
 
 /// A truth value as 1 or 0.

@@ -309,7 +309,7 @@ fn flatten_product(
         let columns = flatten_or_opaque(plan, graph);
         // What a side is a product of says itself which of them have one row.
         if let (true, Some(leaf)) = (is_one_row(plan), graph.only_leaf_since(&mark)) {
-            graph.leaves[leaf].is_one_row = true;
+            graph.leaves[leaf].one_row = Some(graph.add_part());
         }
         columns
     };

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The projections and filters between the two become steps. The inner pipeline stays a plan of its own, whose rows are
-//! batches, if its plan's columns are computed from its output (a mean of integers, a total of no rows), or if a node between
+//! batches, if its plan's columns are computed from its output (a mean beside DISTINCT, a total of no rows), or if a node between
 //! the two cannot be a step.
 
 use std::sync::Arc;

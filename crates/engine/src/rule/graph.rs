@@ -37,8 +37,9 @@ pub struct Leaf {
     pub filtered: Option<Filtered>,
     /// Whether it is the side of a [`SideJoin`].
     pub is_side: bool,
-    /// Whether it has one row at most, which is paired with all rows of the others.
-    pub is_one_row: bool,
+    /// Its number as a part, if it has one row at most, which is paired with all rows of the others. Where it has none,
+    /// it removes all.
+    pub one_row: Option<usize>,
     /// The graph register of whether a row has a match in it, if that is asked for.
     pub mark: Option<Register>,
 }
@@ -222,7 +223,7 @@ impl Graph {
             filters: vec![],
             filtered: None,
             is_side: false,
-            is_one_row: false,
+            one_row: None,
             mark: None,
         });
         exprs
@@ -241,9 +242,9 @@ impl Graph {
         let leaf = &mut self.leaves[leaf];
         let columns = fields.into_iter().map(Ok).collect();
         let (filters, filtered) = (Vec::new(), None);
-        let Leaf { is_side, is_one_row, mark, .. } = *leaf;
+        let Leaf { is_side, one_row, mark, .. } = *leaf;
         let rows = Err(opaque);
-        *leaf = Leaf { plan, rows, first, columns, filters, filtered, is_side, is_one_row, mark };
+        *leaf = Leaf { plan, rows, first, columns, filters, filtered, is_side, one_row, mark };
         first
     }
 
@@ -301,6 +302,7 @@ impl Graph {
         self.edges.iter().any(|edge| parts.contains(&edge.part))
             || self.conjuncts.iter().any(|conjunct| parts.contains(&conjunct.part))
             || self.side_joins.iter().any(|side| parts.contains(&side.part))
+            || self.leaves.iter().filter_map(|leaf| leaf.one_row).any(|part| parts.contains(&part))
     }
 
     /// The one leaf that was added since `mark`, if that is all that happened.

@@ -7,7 +7,7 @@
 use headrace_ir::{CompareOp, DataType, Expr, ProbeKind, Scalar};
 use headrace_pipeline::WhyNot;
 
-use super::graph::{Conjunct, Edge, Graph, SideJoin};
+use super::graph::{Conjunct, Edge, Graph, Leaf, SideJoin};
 use super::translate::compare;
 
 /// A probe over graph registers.
@@ -57,9 +57,9 @@ impl PlannedStep {
 /// The steps after the streamed leaf's own filters. Of the graph, the leaves are left, with the
 /// conditions that are applied when they are read.
 pub fn ordered(graph: Graph, stream: usize) -> Result<(Graph, Vec<PlannedStep>), WhyNot> {
-    let mut joined = vec![false; graph.leaves.len()];
-    joined[stream] = true;
+    let joined = vec![false; graph.leaves.len()];
     let mut ordering = Ordering { graph, stream, joined, steps: vec![] };
+    ordering.join(stream);
     ordering.run()?;
     Ok((ordering.graph, ordering.steps))
 }
@@ -88,9 +88,9 @@ impl Ordering {
             })?;
             self.place_safe_conjuncts();
             // What can fail waits until nothing else can go on.
-            let progress = self.attach_side_join()
+            let progress = self.attach_one_row()
+                || self.attach_side_join()
                 || self.attach_inner()?
-                || self.attach_one_row()
                 || self.place_failing_conjunct();
             if !progress {
                 break;
@@ -100,6 +100,12 @@ impl Ordering {
             None => Ok(()),
             Some(leaf) => why(self.not_joined(leaf)),
         }
+    }
+
+    /// A leaf is at hand from now on, and has removed what it removes.
+    fn join(&mut self, leaf: usize) {
+        self.joined[leaf] = true;
+        self.graph.leaves[leaf].one_row = None;
     }
 
     fn not_joined(&self, leaf: usize) -> String {
@@ -174,7 +180,7 @@ impl Ordering {
         let ready = |side: &SideJoin| self.side_join_is_ready(side);
         let Some(position) = self.graph.side_joins.iter().position(ready) else { return false };
         let side = self.graph.side_joins.remove(position);
-        self.joined[side.leaf] = true;
+        self.join(side.leaf);
         self.steps.push(PlannedStep::Probe(PlannedProbe {
             leaf: side.leaf,
             kind: side.kind,
@@ -206,7 +212,7 @@ impl Ordering {
                 return why("a join on some keys where NULL equals NULL and some where not");
             }
             self.graph.edges = rest;
-            self.joined[leaf] = true;
+            self.join(leaf);
             self.steps.push(PlannedStep::Probe(PlannedProbe {
                 leaf,
                 kind: ProbeKind::Inner,
@@ -221,9 +227,9 @@ impl Ordering {
 
     /// Attaches the first leaf of one row that nothing connects: each row finds it by a constant.
     fn attach_one_row(&mut self) -> bool {
-        let is_alone = |leaf: &usize| self.graph.leaves[*leaf].is_one_row && !self.joined[*leaf];
-        let Some(leaf) = (0..self.graph.leaves.len()).find(is_alone) else { return false };
-        self.joined[leaf] = true;
+        let is_alone = |leaf: &Leaf| leaf.one_row.is_some();
+        let Some(leaf) = self.graph.leaves.iter().position(is_alone) else { return false };
+        self.join(leaf);
         let one = || Expr::Literal(Scalar::int(DataType::Int32, 1));
         self.steps.push(PlannedStep::Probe(PlannedProbe {
             leaf,

@@ -1,6 +1,6 @@
 //! From a [`Graph`] and a sink to a [`Program`].
 //!
-//! The leaf with the most bytes is streamed: a table, or the rows of a child plan. Every other leaf becomes a build, probed in an order
+//! The leaf with the most bytes is streamed, unless it has one row: a table, or the rows of a child plan. Every other leaf becomes a build, probed in an order
 //! that means what the plan means (see [`super::order`]); the processor sorts steps by selectivity
 //! when it binds the program.
 //!
@@ -8,6 +8,7 @@
 //! partitions of its plan run at the same time, and their batches are the chunks of the next pipeline.
 //! `format::BatchTable` asks for them and never waits.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -144,11 +145,29 @@ pub fn assemble(
     reducer_bytes_max: u64,
 ) -> Result<Planned, WhyNot> {
     reduce_groups(&mut graph, reducer_bytes_max);
-    let stream = choose_stream(&graph, &sink)?;
-    let (graph, steps) = order::ordered(graph, stream.leaf)?;
+    let (stream, graph, steps) = ordered(graph, &sink)?;
     let mut assembly = Assembly { graph, sink, stream, reducer_bytes_max, steps };
     assembly.reuse_keys()?;
     assembly.finish()
+}
+
+/// The graph in the order of its steps, from the leaf that had best be streamed. Of what is joined through one row alone
+/// another leaf may be the only one from which all others are reached.
+fn ordered(graph: Graph, sink: &SinkSpec) -> Result<(Stream, Graph, Vec<PlannedStep>), WhyNot> {
+    let mut streams = streams(&graph, sink).into_iter();
+    let Some(best) = streams.next() else { return why("no table to stream") };
+    let has_one_row = graph.leaves.iter().any(|leaf| leaf.one_row.is_some());
+    let others = if has_one_row { Some((graph.clone(), streams)) } else { None };
+    let why_not = match order::ordered(graph, best.leaf) {
+        Ok((graph, steps)) => return Ok((best, graph, steps)),
+        Err(why_not) => why_not,
+    };
+    let (graph, others) = others.ok_or_else(|| why_not.clone())?;
+    let of = |stream: Stream| {
+        let (graph, steps) = order::ordered(graph.clone(), stream.leaf).ok()?;
+        Some((stream, graph, steps))
+    };
+    others.into_iter().find_map(of).ok_or(why_not)
 }
 
 struct Assembly {
@@ -205,19 +224,21 @@ pub(super) struct Stream {
     pub smaller_than: Vec<usize>,
 }
 
-/// The leaf to stream: the one with the most bytes of those that may be, a table if it has one.
-fn choose_stream(graph: &Graph, sink: &SinkSpec) -> Result<Stream, WhyNot> {
+/// The leaves that may be streamed: the one with the most bytes first, a table if it has one; of one row only behind others.
+fn streams(graph: &Graph, sink: &SinkSpec) -> Vec<Stream> {
     let used = used_registers(graph, sink);
     let sizes: Vec<_> = graph.leaves.iter().map(|leaf| leaf_bytes(leaf, &used)).collect();
     let rows = |leaf: &Leaf| leaf.table_rows().unwrap_or(0);
     let candidates = graph.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.is_side);
-    // One row alone is looked up, never by what has more.
-    let rank = |i: usize, leaf: &Leaf| (!leaf.is_one_row, sizes[i], rows(leaf));
-    let Some((leaf, _)) = candidates.max_by_key(|(i, leaf)| rank(*i, leaf)) else {
-        return why("no table to stream");
+    let mut candidates: Vec<_> = candidates.collect();
+    // The last one of equals first.
+    candidates.reverse();
+    candidates.sort_by_key(|(i, leaf)| Reverse((leaf.one_row.is_none(), sizes[*i], rows(leaf))));
+    let stream = |(leaf, _): (usize, &Leaf)| {
+        let smaller_than = (0..sizes.len()).filter(|&other| sizes[other] > sizes[leaf]).collect();
+        Stream { leaf, smaller_than }
     };
-    let smaller_than = (0..sizes.len()).filter(|&other| sizes[other] > sizes[leaf]).collect();
-    Ok(Stream { leaf, smaller_than })
+    candidates.into_iter().map(stream).collect()
 }
 
 impl Assembly {

@@ -9,7 +9,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType as ArrowType, Schema};
+use datafusion::arrow::datatypes::{DataType as ArrowType, IntervalMonthDayNano, Schema};
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr,
@@ -20,7 +21,8 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use headrace_columns::cast::is_supported as is_cast_supported;
 use headrace_format::arrow::ir_type;
 use headrace_ir::{
-    ArithmeticOp, CastFailure, CompareOp, DataType, Expr, Field, OnOverflow, Scalar, Value,
+    ArithmeticOp, CastFailure, CompareOp, DataType, Expr, Field, Function, OnOverflow, Scalar,
+    Value,
 };
 use headrace_pipeline::WhyNot;
 
@@ -29,6 +31,25 @@ use crate::fixes::cast_names::Named;
 use crate::fixes::computed_nans::OneNan;
 use crate::overflow::arith::{CheckedArithmetic, CheckedNegate};
 use crate::semantics::Comparable;
+
+/// By how many days a constant interval moves what it is added to, or taken from, if it is of whole days.
+fn moved_by_days(op: ArithmeticOp, interval: &Arc<dyn PhysicalExpr>) -> Option<i32> {
+    let days = match interval.downcast_ref::<Literal>()?.value() {
+        ScalarValue::IntervalMonthDayNano(Some(interval)) => {
+            let IntervalMonthDayNano { months, days, nanoseconds } = *interval;
+            (months == 0 && nanoseconds == 0).then_some(days)?
+        }
+        ScalarValue::IntervalDayTime(Some(interval)) => {
+            (interval.milliseconds == 0).then_some(interval.days)?
+        }
+        _ => return None,
+    };
+    match op {
+        ArithmeticOp::Add => Some(days),
+        ArithmeticOp::Subtract => days.checked_neg(),
+        _ => None,
+    }
+}
 
 /// What an input column is in terms of the fragment's registers, or why it cannot be read.
 pub type InputColumn = Result<Expr, WhyNot>;
@@ -254,6 +275,14 @@ impl Translator<'_> {
         on_overflow: OnOverflow,
     ) -> Result<Expr, WhyNot> {
         let data_type = self.result_type(expr)?;
+        if let (DataType::Date32, Some(days)) = (&data_type, moved_by_days(op, right)) {
+            let date = self.translate(left)?;
+            if date.data_type() == data_type {
+                let days = Expr::Literal(Scalar::int(DataType::Int32, days.into()));
+                let (function, arguments) = (Function::AddDays, vec![date, days]);
+                return Ok(Expr::Call { function, arguments, data_type });
+            }
+        }
         let (left, right) = (self.translate(left)?, self.translate(right)?);
         let (l, r) = (left.data_type(), right.data_type());
         let decimal = |t: &DataType| matches!(t, DataType::Decimal128 { .. });

@@ -99,9 +99,12 @@ impl BoundExpr {
 fn call_can_fail(function: Function, arguments: &[BoundExpr]) -> bool {
     let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
     let proven = arguments.first().and_then(BoundExpr::proven);
-    let spared = match (function, proven, types.first().and_then(DataType::integer_range)) {
-        (Function::Abs, Some(proven), Some((min, _))) => proven.min > min,
-        _ => false,
-    };
+    let last = arguments.last().and_then(BoundExpr::proven);
+    let is_safe = last.is_some_and(|last| function.is_safe_from(last.min.into()));
+    let spared = is_safe
+        || match (function, proven, types.first().and_then(DataType::integer_range)) {
+            (Function::Abs, Some(proven), Some((min, _))) => proven.min > min,
+            _ => false,
+        };
     !spared && function.signature(&types).is_none_or(|signature| signature.can_fail)
 }

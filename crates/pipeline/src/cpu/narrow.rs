@@ -2,7 +2,7 @@
 
 use headrace_columns::decimal::magnitude_limit;
 use headrace_columns::narrow::{Narrow, arithmetic, digits};
-use headrace_ir::{DataType, OnOverflow, Value};
+use headrace_ir::{ArithmeticOp, DataType, OnOverflow, Value};
 
 use crate::ExecError;
 use crate::bound::{BoundExpr, BoundKind};
@@ -21,6 +21,8 @@ pub fn eval<'a>(
             Value::Int(value) => i64::try_from(value).ok().map(Narrow::constant),
             _ => None,
         },
+        // A dividend takes more digits than it has.
+        BoundKind::Arithmetic { op: ArithmeticOp::Divide | ArithmeticOp::Modulo, .. } => None,
         BoundKind::Arithmetic { op, left, right, on_overflow, cannot_overflow } => {
             let Some(l) = eval(context, left)? else { return Ok(None) };
             let Some(r) = eval(context, right)? else { return Ok(None) };

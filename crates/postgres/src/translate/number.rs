@@ -159,6 +159,14 @@ pub(super) fn remainder(left: Expr, right: Expr) -> Translated {
         return why_not(format!("{} % {}", left.data_type(), right.data_type()));
     };
     let scale = s.max(t);
+    // Both are brought to one scale on the way.
+    if (p as i8 - s).max(q as i8 - t) + scale > 38 {
+        return why_not(format!(
+            "{} % {}: more than 38 digits",
+            left.data_type(),
+            right.data_type()
+        ));
+    }
     let precision = ((p as i8 - s).max(q as i8 - t) + scale).clamp(1, 38) as u8;
     Ok(Expr::Arithmetic {
         op: ArithmeticOp::Modulo,

@@ -10,6 +10,7 @@ use arrow_array::{
 use headrace_ir::*;
 use headrace_pipeline::build::{BuildOptions, BuildTable};
 
+pub use self::builds::build;
 use self::builds::build_with;
 use crate::data::{DECIMAL, Shape, TEXTS, Table, fields};
 

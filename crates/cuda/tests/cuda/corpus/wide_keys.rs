@@ -1,19 +1,24 @@
 //! Builds whose keys are more than two words, texts, floats, or NULL, and probes of them; groups by floats.
 
+use arrow_array::{Decimal128Array, Float32Array, UInt16Array};
+
 use super::*;
+use crate::data::long_text;
 
 /// Texts of the column, short and long, others, and one that is not there.
 fn texts() -> impl Iterator<Item = (i32, Option<String>)> {
     let text = |i: i32| match i {
         0..=33 => format!("text {i:02}{}", if i < 30 { "" } else { &"ééé"[..i as usize % 4 * 2] }),
-        34..=39 => format!("text, one of those that are as long as an address: {i}"),
+        34..=39 => long_text(i as usize),
         // Almost the same.
-        40..=45 => format!("text, one of those that are as long as an address: {i}!"),
-        46..=50 => "x".repeat(i as usize - 19),
+        40..=45 => format!("{}!", long_text(i as usize - 6)),
+        46..=51 => long_text(i as usize - 12).replacen(['t', 'x'], "y", 1),
+        // A prefix of another.
+        52 => long_text(35)[..31].to_string(),
         _ => String::new(),
     };
-    let some = (0..52).filter(|i| i % 5 != 0).map(move |i| (i, Some(text(i))));
-    some.chain([(52, None), (53, Some("text 01".into())), (54, None), (55, Some("text 02".into()))])
+    let some = (0..54).filter(|i| i % 7 != 0).map(move |i| (i, Some(text(i))));
+    some.chain([(54, None), (55, Some("text 01".into())), (56, None), (57, Some("text 02".into()))])
 }
 
 pub fn builds() -> Vec<Arc<BuildTable>> {
@@ -44,6 +49,15 @@ pub fn builds() -> Vec<Arc<BuildTable>> {
     let column = |of: fn(&(i64, i64)) -> i64| -> ArrayRef {
         Arc::new(numbers.iter().map(|pair| Some(of(pair))).collect::<Int64Array>())
     };
+    // Behind a small number and its NULL a float lies anywhere.
+    let crooked: Vec<(Option<u16>, Option<f32>)> = (0..300u16)
+        .map(|i| ((i % 11 != 0).then_some(i), (i % 13 != 0).then(|| f32::from(i) * 6.25 - 1000.0)))
+        .collect();
+    let digits = DataType::Decimal128 { precision: 38, scale: 0 };
+    let large: Vec<(i64, i128)> =
+        (-50..50).step_by(3).flat_map(|a| (1..500).step_by(7).map(move |k| (a, k))).collect();
+    let decimals = large.iter().map(|pair| pair.1).collect::<Decimal128Array>();
+    let decimals = decimals.with_precision_and_scale(38, 0).unwrap();
     let floats = (-8000..8000).step_by(3).map(|quarter| Some(f64::from(quarter) / 8.0));
     let floats = floats.chain([Some(f64::NAN), Some(-0.0), None]);
     let with_nulls: Vec<(Option<i32>, Option<bool>)> = (0..120)
@@ -76,6 +90,30 @@ pub fn builds() -> Vec<Arc<BuildTable>> {
             vec![Arc::new(floats.collect::<Float64Array>())],
             false,
         ),
+        of(
+            "crooked_floats",
+            &[field("u", DataType::UInt16), field("y", DataType::Float32)],
+            vec![
+                Arc::new(crooked.iter().map(|pair| pair.0).collect::<UInt16Array>()),
+                Arc::new(crooked.iter().map(|pair| pair.1).collect::<Float32Array>()),
+            ],
+            true,
+        ),
+        of(
+            "a_number_and_a_decimal",
+            &[wide("a"), field("k", digits)],
+            vec![
+                Arc::new(large.iter().map(|pair| Some(pair.0)).collect::<Int64Array>()),
+                Arc::new(decimals),
+            ],
+            false,
+        ),
+        of(
+            "no_pairs",
+            &[field("t", DataType::Utf8), field("h", DataType::Int8)],
+            vec![Arc::new(StringArray::new_null(0)), Arc::new(Int8Array::new_null(0))],
+            false,
+        ),
     ]
 }
 
@@ -86,6 +124,9 @@ const NULLS_OF_A_PAIR: usize = BY_TEXT + 2;
 const NULLS_OF_NUMBERS: usize = BY_TEXT + 3;
 const THREE_WORDS: usize = BY_TEXT + 4;
 const FLOATS: usize = BY_TEXT + 5;
+const CROOKED_FLOATS: usize = BY_TEXT + 6;
+const A_NUMBER_AND_A_DECIMAL: usize = BY_TEXT + 7;
+const NO_PAIRS: usize = BY_TEXT + 8;
 
 /// Probes by such keys.
 pub fn wide_keys() -> Vec<Case> {
@@ -108,6 +149,10 @@ pub fn wide_keys() -> Vec<Case> {
     let pair = || vec![reg("f"), reg("h")];
     let numbers = || vec![reg("b"), reg("g")];
     let wide = |name| cast(reg(name), DataType::Int64, CastFailure::Error);
+    let decimal = |name| {
+        let digits = DataType::Decimal128 { precision: 38, scale: 0 };
+        cast(reg(name), digits, CastFailure::Error)
+    };
     let words = || vec![wide("a"), wide("a"), wide("b")];
     let judged = |kind| {
         let residual = Some(lt(number(), reg("k")));
@@ -178,6 +223,18 @@ pub fn wide_keys() -> Vec<Case> {
         ),
         case_of("inner by three words", probe(THREE_WORDS, Inner, words(), vec![0]), shown()),
         case_of("anti by three words", probe(THREE_WORDS, Anti, words(), vec![]), counts()),
+        case_of(
+            "inner by a float anywhere",
+            equal(CROOKED_FLOATS, Inner, vec![reg("u"), reg("y")], vec![0]),
+            shown(),
+        ),
+        case_of(
+            "inner by a number and a decimal",
+            probe(A_NUMBER_AND_A_DECIMAL, Inner, vec![wide("a"), decimal("k")], vec![0]),
+            shown(),
+        ),
+        case_of("left by none", probe(NO_PAIRS, Left, pair(), vec![0]), shown()),
+        case_of("not in none", probe(NO_PAIRS, Anti, pair(), vec![]), counts()),
         case_of("inner by a float", probe(FLOATS, Inner, vec![reg("e")], vec![0]), shown()),
         case_of("not in floats", probe(FLOATS, NullAwareAnti, vec![reg("e")], vec![]), counts()),
         Case {
