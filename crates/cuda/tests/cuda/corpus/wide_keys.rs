@@ -66,7 +66,7 @@ pub fn builds() -> Vec<Arc<BuildTable>> {
         })
         .collect();
     vec![
-        of("by_text", &[text.clone()], vec![text_column()], false),
+        of("by_text", std::slice::from_ref(&text), vec![text_column()], false),
         of("by_text_and_number", &[text.clone(), small.clone()], pair_columns.clone(), false),
         of("nulls_of_a_pair", &[text, small], pair_columns, true),
         of(
