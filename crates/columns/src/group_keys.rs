@@ -15,6 +15,9 @@ use crate::repr::Repr;
 use crate::simd::prefetch;
 use crate::vector::{Data, Vector};
 
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+
 /// Where the parts of a key lie.
 #[derive(Clone, Debug)]
 pub struct KeyLayout {
@@ -118,11 +121,11 @@ impl KeyRows {
     /// A key will soon be read.
     #[inline(always)]
     pub fn ask_for(&self, row: usize, layout: &KeyLayout) {
-        let start = match layout.has_text {
-            true => self.starts[row],
-            false => row * layout.header_bytes,
-        };
-        prefetch(self.bytes.as_ptr().wrapping_add(start));
+        let range = self.range(layout, row);
+        prefetch(self.bytes.as_ptr().wrapping_add(range.start));
+        if layout.has_text && range.len() > LINE_BYTES {
+            prefetch(self.bytes.as_ptr().wrapping_add(range.start + LINE_BYTES));
+        }
     }
 
     /// Whether two keys are equal.

@@ -23,6 +23,15 @@ const SLOTS_CACHED: usize = 1 << 12;
 /// Groups that get slots at a time.
 const PORTION_GROUPS: usize = 8 * 1024;
 
+/// How keys lie that are numbered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// One behind the other.
+    InOrder,
+    /// Here and there: they are asked for ahead.
+    Scattered,
+}
+
 /// Groups in the order in which they were first seen, in open addressing with linear probing.
 /// A slot holds the low half of the hash and the group's number + 1; 0 is empty. As long as keys come in order there are no slots.
 #[derive(Debug)]
@@ -138,7 +147,7 @@ impl GroupTable {
         }
         self.make_slots()?;
         hash_keys(columns, rows, &mut self.hashes);
-        self.number_keys(batch, 0..rows, numbers);
+        self.number_keys((batch, Source::InOrder), 0..rows, numbers);
         Ok(())
     }
 
@@ -174,7 +183,7 @@ impl GroupTable {
         self.check_room(groups.len())?;
         self.make_slots()?;
         other.hashes(groups.clone(), &mut self.hashes)?;
-        self.number_keys(&other.keys, groups, numbers);
+        self.number_keys((&other.keys, Source::Scattered), groups, numbers);
         Ok(())
     }
 
@@ -213,16 +222,26 @@ impl GroupTable {
     /// The groups of keys whose hashes are at hand.
     fn number_keys(
         &mut self,
-        keys: &KeyRows,
-        rows: impl ExactSizeIterator<Item = usize>,
+        (keys, source): (&KeyRows, Source),
+        rows: impl ExactSizeIterator<Item = usize> + Clone,
         numbers: &mut Vec<u32>,
     ) {
+        let mut places = rows.clone().skip(PLACE_AHEAD);
+        let mut ahead = rows.clone().skip(KEY_AHEAD);
         let hashes = std::mem::take(&mut self.hashes);
         numbers.clear();
         let is_cached = self.slots.len() <= SLOTS_CACHED;
         numbers.extend(rows.zip(&hashes).enumerate().map(|(i, (row, &hash))| {
             if !is_cached {
                 self.ask_ahead(&hashes[i..]);
+            }
+            if source == Source::Scattered {
+                if let Some(row) = places.next().filter(|_| self.layout.has_text()) {
+                    keys.ask_for_place(row);
+                }
+                if let Some(row) = ahead.next() {
+                    keys.ask_for(row, &self.layout);
+                }
             }
             self.find_or_insert(keys, row, hash)
         }));
