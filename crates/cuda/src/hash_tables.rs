@@ -93,8 +93,6 @@ pub struct HashedKeys<'b> {
     /// How their table lies.
     pub layout: HashLayout,
     keys: Keys<'b>,
-    /// The row of each entry, or `u32::MAX`; `None`: an entry is a row.
-    rows: Option<&'b [u32]>,
     entries: u64,
     /// Bits of a key of one word that count.
     key_mask: u64,
@@ -102,10 +100,11 @@ pub struct HashedKeys<'b> {
 
 /// From where the kernel has keys.
 enum Keys<'b> {
-    /// The key of an entry is so much more than its number.
-    Numbered(i64),
-    /// One word an entry.
+    /// The key of an entry is so much more than its number, and its row one of these, or `u32::MAX`.
+    Numbered(i64, &'b [u32]),
+    /// One word a row.
     Words(&'b [i64]),
+    /// Bytes, row by row.
     Encoded(&'b EncodedKeys),
 }
 
@@ -129,12 +128,10 @@ impl<'b> HashedKeys<'b> {
         let layout = HashLayout::of(build).map_err(|why| ExecError::Internal(why.0))?;
         let key_bytes = build.key_reprs.first().and_then(fixed_bytes).unwrap_or(8);
         let key_mask = u64::MAX >> (64 - 8 * key_bytes.min(8));
-        let (keys, rows, entries) = match &chains.heads {
-            Heads::Direct { base, heads } => {
-                (Keys::Numbered(*base), Some(heads.as_slice()), heads.len())
-            }
-            Heads::Integers { keys, .. } => (Keys::Words(keys), None, keys.len()),
-            Heads::Encoded { keys, .. } => (Keys::Encoded(keys), None, keys.offsets.len() - 1),
+        let (keys, entries) = match &chains.heads {
+            Heads::Direct { base, heads } => (Keys::Numbered(*base, heads), heads.len()),
+            Heads::Integers { keys, .. } => (Keys::Words(keys), keys.len()),
+            Heads::Encoded { keys, .. } => (Keys::Encoded(keys), keys.offsets.len() - 1),
         };
         let (is_encoded, entries) = (matches!(keys, Keys::Encoded(_)), entries as u64);
         if layout.is_wide && (!is_encoded || entries != layout.rows) {
@@ -143,7 +140,7 @@ impl<'b> HashedKeys<'b> {
         }
         // Several keys of one word are bytes, all of which count.
         let key_mask = if is_encoded { u64::MAX } else { key_mask };
-        Ok(Self { layout, keys, rows, entries, key_mask })
+        Ok(Self { layout, keys, entries, key_mask })
     }
 
     /// Bytes of the table.
@@ -166,10 +163,10 @@ impl<'b> HashedKeys<'b> {
         let made = |bytes: usize| Scratch { bytes, from: None };
         let none = || made(0);
         let entries = self.entries as usize;
-        let rows = self.rows.map(|rows| sent(rows.to_byte_slice().into()));
         match &self.keys {
-            Keys::Numbered(_) => {
-                [none(), rows.unwrap_or_else(none), none(), none(), none(), none()]
+            Keys::Numbered(_, rows) => {
+                let rows = sent(rows.to_byte_slice().into());
+                [none(), rows, none(), none(), none(), none()]
             }
             Keys::Words(keys) => {
                 let keys = sent(keys.to_byte_slice().into());
@@ -206,7 +203,7 @@ impl<'b> HashedKeys<'b> {
         let (layout, entries) = (&self.layout, self.entries);
         let keys = if layout.is_wide { table + layout.keys_at() } else { keys };
         let bytes = if self.texts().is_some() { table + layout.texts_at() } else { bytes };
-        let base = if let Keys::Numbered(base) = self.keys { base as u64 } else { 0 };
+        let base = if let Keys::Numbered(base, _) = self.keys { base as u64 } else { 0 };
         let is_encoded = matches!(self.keys, Keys::Encoded(_));
         let launches = [
             is_encoded.then_some((Launch::Pack, entries)),

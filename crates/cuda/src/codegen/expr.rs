@@ -160,6 +160,14 @@ impl Generator<'_> {
         }
     }
 
+    /// NULL of a strict operation on any number of values.
+    pub(super) fn any_null(&mut self, values: &[Value]) -> Option<String> {
+        values.iter().fold(None, |null, value| {
+            let before = Value { code: String::new(), null };
+            self.either_null(&before, value)
+        })
+    }
+
     /// Writes a statement that fails with `place` where `condition` holds, the row is there and
     /// not NULL. (What ranges say cannot fail is evaluated for rows that are gone as well.)
     pub(super) fn fail_if(&mut self, null: &Option<String>, condition: &str, place: Place) {

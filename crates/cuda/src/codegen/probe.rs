@@ -296,15 +296,7 @@ impl Generator<'_> {
         let values = probe.keys.iter().map(|key| self.value(key)).collect::<Result<Vec<_>>>()?;
         // A key with a NULL is looked up where NULL equals NULL, if the build has such keys.
         let finds_nulls = probe.null_equal && probe.build.nulls_equal;
-        let nulls: Vec<&String> = values.iter().filter_map(|value| value.null.as_ref()).collect();
-        let null = match nulls.as_slice() {
-            [] => None,
-            _ if finds_nulls => None,
-            [null] => Some((*null).clone()),
-            several => Some(
-                several.iter().map(|null| format!("({null})")).collect::<Vec<_>>().join(" || "),
-            ),
-        };
+        let null = if finds_nulls { None } else { self.any_null(&values) };
         self.note_null_key(&null, null_key);
         let rows = self.piece(step, BuildPiece::HashRows, "u32");
         let keys = self.piece(step, BuildPiece::HashKeys, "u64");

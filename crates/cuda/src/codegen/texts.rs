@@ -190,10 +190,7 @@ impl Generator<'_> {
         }
         let values =
             arguments.iter().map(|argument| self.value(argument)).collect::<Result<Vec<_>>>()?;
-        let null = values.iter().skip(1).fold(values[0].null.clone(), |null, value| {
-            let before = Value { code: String::new(), null };
-            self.either_null(&before, value)
-        });
+        let null = self.any_null(&values);
         let codes: Vec<&str> = values.iter().map(|value| value.code.as_str()).collect();
         let code = match (function, codes.as_slice()) {
             (Function::Substring, [text, from]) => format!("hr::substring_from({text}, {from})"),

@@ -225,10 +225,10 @@ impl Ordering {
         Ok(false)
     }
 
-    /// Attaches the first leaf of one row that nothing connects: each row finds it by a constant.
+    /// Attaches the first leaf of one row: each row finds it by a constant.
     fn attach_one_row(&mut self) -> bool {
-        let is_alone = |leaf: &Leaf| leaf.one_row.is_some();
-        let Some(leaf) = self.graph.leaves.iter().position(is_alone) else { return false };
+        let is_one_row = |leaf: &Leaf| leaf.one_row.is_some();
+        let Some(leaf) = self.graph.leaves.iter().position(is_one_row) else { return false };
         self.join(leaf);
         let one = || Expr::Literal(Scalar::int(DataType::Int32, 1));
         self.steps.push(PlannedStep::Probe(PlannedProbe {
