@@ -199,4 +199,13 @@ template <typename To, typename From> HR_DEVICE bool convert_float(From from, Fr
     return fits;
 }
 
+// value * factor, rounded, as a decimal of fewer digits than `limit`; 1.7e38 is within 128 bits.
+HR_DEVICE bool float_to_decimal(f64 value, f64 factor, i128 limit, i128* to)
+{
+    const f64 unscaled = rounded(value * factor);
+    const bool fits = magnitude(unscaled) < 1.7e38;
+    *to = fits ? i128(unscaled) : i128(0);
+    return fits && has_digits(*to, limit);
+}
+
 } // namespace hr

@@ -15,7 +15,7 @@ pub(crate) const TEXT_KEY_BYTES: usize = 32;
 pub(crate) const LONG_TEXT: u8 = 255;
 
 /// Bytes of a key at most.
-const KEY_BYTES_MAX: usize = 128;
+const KEY_BYTES_MAX: usize = 256;
 
 /// One key within the words of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ pub struct KeyPart {
 pub struct KeyLayout {
     /// One per key.
     pub parts: Vec<KeyPart>,
-    /// 64-bit words of all: 1 to 16.
+    /// 64-bit words of all: 1 to 32.
     pub words: usize,
     /// Keys that are texts.
     pub texts: usize,

@@ -66,6 +66,7 @@ pub mod types;
 
 mod display;
 mod lower;
+mod shared;
 mod splice;
 mod validate;
 

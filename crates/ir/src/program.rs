@@ -9,7 +9,7 @@
 //! A stage reads a table, batches, constants or the output of an earlier stage, and probes the builds
 //! of earlier stages. Planners write few kinds of stages; the rest are made of these by lowering:
 //! distinct calls ([`crate::distinct`]), grouping sets ([`crate::grouping`]), and joins whose build
-//! does not fit memory ([`crate::divide`]).
+//! does not fit memory ([`crate::divide`]). Groups that a query asks for several times are one stage ([`crate::shared`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ use crate::types::Field;
 
 /// The version of programs that this crate writes and reads: changed whenever the meaning of a
 /// serialised program changes.
-pub const PROGRAM_VERSION: u32 = 8;
+pub const PROGRAM_VERSION: u32 = 9;
 
 /// Stages in an order in which they can run. Together with its tables a program says everything that
 /// a processor has to know.
@@ -78,6 +78,12 @@ impl Program {
         stage.flat_map(|stage| {
             stage.source.input.stage().into_iter().chain(stage.probes().map(|probe| probe.build))
         })
+    }
+
+    /// Whether a stage puts out groups that several others read.
+    pub fn is_shared(&self, number: usize) -> bool {
+        let read = Input::Stage(number);
+        self.sources().filter(|source| source.input == read).nth(1).is_some()
     }
 
     /// A stage, the stage that its rows come from, and so on: the last reads no other stage.

@@ -43,16 +43,21 @@ impl Program {
         Ok(())
     }
 
-    /// Batches and the output of a stage come once: only one source can have them.
+    /// Batches come once: only one source can have them. Of what a stage puts out, groups alone are kept for several.
     fn check_readers(&self, stage: &Pipeline) -> Result<()> {
+        let are_groups = |read: &usize| {
+            let read = self.stages.get(*read);
+            read.is_some_and(|read| matches!(read.sink, Sink::Aggregate { .. }))
+        };
         let same = |input: &Input| match (input, &stage.source.input) {
             // Rows that come once are no table beside.
             (Input::Batches(read) | Input::Table(read), Input::Batches(other)) => read == other,
+            (Input::Stage(read), Input::Stage(other)) => read == other && !are_groups(read),
             (read, other) => read == other && read.stage().is_some(),
         };
         let readers = self.sources().filter(|source| same(&source.input)).count();
         if readers > 1 {
-            let cause = format!("{readers} sources would read batches that come once");
+            let cause = format!("{readers} sources would read rows that come once");
             return fail(&stage.source.table, cause);
         }
         Ok(())

@@ -25,9 +25,9 @@ use crate::settings::Settings;
 use crate::table::StreamTable;
 use crate::task::{Emit, OnDevice, Outlet, Task};
 
-/// Of an operator's memory, rows that become a build may take this part: the build is made beside
-/// them.
-const HELD_SHARE: u64 = 8;
+/// Of an operator's memory, rows that become a build, or are kept for several readers, may take this part: the build is
+/// made beside them.
+pub const HELD_SHARE: u64 = 8;
 
 /// How long making took.
 #[derive(Default)]
@@ -38,8 +38,15 @@ pub struct Making {
     pub all_ms: f64,
 }
 
+impl std::ops::AddAssign for Making {
+    fn add_assign(&mut self, other: Self) {
+        self.builds_ms += other.builds_ms;
+        self.all_ms += other.all_ms;
+    }
+}
+
 impl Run<'_> {
-    /// Makes all builds and partitions, group by group: stages that are ready together are made together.
+    /// Makes the builds and partitions that can be, group by group: stages that are ready together are made together.
     pub fn make_all(&self, graph: &mut Graph<'_>) -> Result<Making, RunError> {
         let mut making = Making::default();
         loop {

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use headrace_io::{Kept, decimal_bytes};
+use arrow_array::RecordBatch;
+use headrace_cuda::GroupsLeft;
+use headrace_io::{Kept, Reservation, decimal_bytes};
 use headrace_ir::{Pipeline, Program, Sink};
-use headrace_pipeline::BuildTable;
-use headrace_pipeline::ExecError;
 use headrace_pipeline::build::{BuildIndex, BuildOptions, Chains, Heads};
+use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 use headrace_spill::Part;
 use parking_lot::Mutex;
 
@@ -16,8 +17,8 @@ use crate::error::RunError;
 use crate::parts::file_bytes;
 use crate::report::{Place, StageReport};
 
-/// The result that a stage keeps for others. A stage that ends in rows or groups keeps nothing: its output
-/// goes to the stage that reads it, or out.
+/// The result that a stage keeps for those that probe it. A stage that ends in rows or groups has none: its output
+/// goes to the stage that reads it, or out. Groups that several read are held beside ([`Graph::hold`], [`Graph::beyond`]).
 #[derive(Clone)]
 pub enum StageResult {
     /// Rows by key, in host memory.
@@ -28,7 +29,18 @@ pub enum StageResult {
     LeftOut,
 }
 
+/// Groups of a stage that several read, in host memory.
+pub struct HeldRows {
+    /// The groups.
+    pub batches: Vec<RecordBatch>,
+    /// Why they are not on a GPU.
+    pub why_not: Option<WhyNot>,
+    /// The memory that they take.
+    pub _memory: Reservation,
+}
+
 /// A stage that is done.
+#[derive(Clone)]
 pub struct Made {
     /// Its result.
     pub result: StageResult,
@@ -106,6 +118,8 @@ pub struct Graph<'p> {
     program: Cow<'p, Program>,
     /// By stage.
     states: Vec<StageState>,
+    /// Groups of stages that several read, where a GPU left them.
+    left: Vec<(usize, &'p GroupsLeft<'p>)>,
 }
 
 /// What is known of a stage.
@@ -113,16 +127,86 @@ pub struct Graph<'p> {
 struct StageState {
     /// Its result and report, if it ends in a build or partitions.
     made: Option<Made>,
+    /// Whether it puts out groups that are kept for several readers.
+    is_shared: bool,
+    /// These, on the host.
+    held: Option<Arc<HeldRows>>,
     /// Its report otherwise.
     report: Mutex<Option<StageReport>>,
     /// Its key in the build cache, computed when first needed; `None` inside: it has none.
     key: OnceLock<Option<Arc<BuildKey>>>,
 }
 
+impl StageState {
+    fn shared(is_shared: bool) -> Self {
+        Self { is_shared, ..Self::default() }
+    }
+}
+
+impl Clone for StageState {
+    fn clone(&self) -> Self {
+        Self {
+            made: self.made.clone(),
+            is_shared: self.is_shared,
+            held: self.held.clone(),
+            report: Mutex::new(self.report.lock().clone()),
+            key: self.key.clone(),
+        }
+    }
+}
+
+/// What became of a program beyond a stage whose groups lay on a GPU.
+pub struct Beyond {
+    program: Program,
+    states: Vec<StageState>,
+}
+
 impl<'p> Graph<'p> {
     pub fn new(program: Cow<'p, Program>) -> Self {
-        let states = program.all().map(|_| StageState::default()).collect();
-        Self { program, states }
+        let stages = 0..=program.stages.len();
+        let states = stages.map(|stage| StageState::shared(program.is_shared(stage))).collect();
+        Self { program, states, left: Vec::new() }
+    }
+
+    /// The graph for what reads the groups of a stage, while these lie on a GPU.
+    pub fn beyond<'g>(&'g self, stage: usize, groups: &'g GroupsLeft<'g>) -> Graph<'g> {
+        let mut left: Vec<(usize, &'g GroupsLeft<'g>)> = self.left.clone();
+        left.push((stage, groups));
+        Graph { program: Cow::Borrowed(&self.program), states: self.states.clone(), left }
+    }
+
+    /// What it has become, without the groups.
+    pub fn into_beyond(self) -> Beyond {
+        Beyond { program: self.program.into_owned(), states: self.states }
+    }
+
+    /// Takes what became of the program beyond a stage, whose own report is here.
+    pub fn go_beyond(&mut self, stage: usize, beyond: Beyond) {
+        let report = self.states[stage].report.lock().take();
+        self.program = Cow::Owned(beyond.program);
+        self.states = beyond.states;
+        *self.states[stage].report.lock() = report;
+    }
+
+    /// Keeps the groups of a stage for all that read it; `None`: they take too much memory, and each reader makes them
+    /// again.
+    pub fn hold(&mut self, stage: usize, rows: Option<HeldRows>) {
+        let state = &mut self.states[stage];
+        state.is_shared = rows.is_some();
+        if let (Some(report), true) = (state.report.get_mut(), state.is_shared) {
+            report.place = Place::Host;
+        }
+        state.held = rows.map(Arc::new);
+    }
+
+    /// The groups of a stage in host memory, if they are kept there.
+    pub fn held(&self, stage: usize) -> Option<&Arc<HeldRows>> {
+        self.states[stage].held.as_ref()
+    }
+
+    /// The groups of a stage on a GPU, if they are kept there.
+    pub fn left(&self, stage: usize) -> Option<&'p GroupsLeft<'p>> {
+        self.left.iter().find_map(|&(number, groups)| (number == stage).then_some(groups))
     }
 
     /// The program as it is by now.
@@ -172,21 +256,36 @@ impl<'p> Graph<'p> {
         stages.collect()
     }
 
-    /// The stages that can be made now, in order: they end in a build or partitions, and all builds that
-    /// they need exist.
+    /// The stages that can be made now, in order: they end in a build or partitions, and all that they need exists.
     pub fn next_group(&self) -> Vec<usize> {
-        let is_unmade = |stage: &usize| self.is_kept(*stage) && self.made(*stage).is_none();
-        let is_ready =
-            |stage: &usize| self.needs(*stage).iter().all(|need| self.made(*need).is_some());
-        (0..self.program.stages.len()).filter(is_unmade).take_while(is_ready).collect()
+        let is_ready = |stage: &usize| {
+            !self.states[*stage].is_shared
+                && self.needs(*stage).into_iter().all(|need| self.is_made(need))
+        };
+        self.unmade().take_while(is_ready).collect()
+    }
+
+    /// The stage whose groups several read, and wait for, once all else is made.
+    pub fn next_shared(&self) -> Option<usize> {
+        self.unmade().next()
+    }
+
+    fn unmade(&self) -> impl Iterator<Item = usize> {
+        let is_unmade = |stage: &usize| self.is_kept(*stage) && !self.is_made(*stage);
+        (0..self.program.stages.len()).filter(is_unmade)
+    }
+
+    fn is_made(&self, stage: usize) -> bool {
+        self.made(stage).is_some() || self.held(stage).is_some() || self.left(stage).is_some()
     }
 
     fn is_kept(&self, stage: usize) -> bool {
-        let stage = self.program.stage(stage);
-        stage.is_some_and(|stage| stage.build_columns().is_some())
+        let ends_kept =
+            self.program.stage(stage).is_some_and(|stage| stage.build_columns().is_some());
+        ends_kept || self.states.get(stage).is_some_and(|state| state.is_shared)
     }
 
-    /// The builds and partitions that a stage needs, and those that the stages it reads need.
+    /// The builds, partitions and kept groups that a stage needs, and those that the stages it reads need.
     fn needs(&self, stage: usize) -> Vec<usize> {
         let of = |input| match self.is_kept(input) {
             true => vec![input],

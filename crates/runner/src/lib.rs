@@ -69,6 +69,7 @@ mod runner;
 mod segments;
 mod settings;
 mod share;
+mod shared;
 mod table;
 mod task;
 

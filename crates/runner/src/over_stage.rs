@@ -107,6 +107,18 @@ impl Run<'_> {
         })
     }
 
+    /// Whether a pipeline over groups on a GPU runs there sooner, or why not.
+    pub(crate) fn stays(&self, pipeline: &Pipeline, left: &GroupsLeft<'_>) -> Result<(), WhyNot> {
+        let settings = self.request.settings;
+        let may_compile = settings.processor != Processor::Auto || settings.behind;
+        let are_many = left.rows() >= AUTO_GROUPS_MIN;
+        let has_run = || self.runner.placements().has_run_over_groups(pipeline);
+        if may_compile || are_many || has_run() {
+            return Ok(());
+        }
+        Err(WhyNot::new(format!("auto: the cores read {} groups sooner", left.rows())))
+    }
+
     /// Runs a pipeline over the groups that another stage left on a GPU.
     pub(crate) fn over_groups(
         &self,
@@ -116,11 +128,8 @@ impl Run<'_> {
         outlet: Outlet<'_>,
     ) -> OnDevice<Streamed> {
         let (settings, placements) = (self.request.settings, self.runner.placements());
-        let may_compile = settings.processor != Processor::Auto || settings.behind;
-        let are_many = left.rows() >= AUTO_GROUPS_MIN;
-        if !may_compile && !are_many && !placements.has_run_over_groups(pipeline) {
-            let groups = left.rows();
-            return Ok(Err(WhyNot::new(format!("auto: the cores read {groups} groups sooner"))));
+        if let Err(why) = self.stays(pipeline, left) {
+            return Ok(Err(why));
         }
         let watched = outlet.watched();
         let table = &StreamTable::of_source(&pipeline.source, std::iter::empty());

@@ -15,6 +15,7 @@ use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 
+use crate::builds::Making;
 use crate::error::{ErrorClass, RunError};
 use crate::graph::{Graph, Made};
 use crate::placement::OnCores;
@@ -23,6 +24,7 @@ use crate::report::{Place, RunReport, StageReport};
 use crate::runner::Runner;
 use crate::settings::{Fallback, Processor, Settings};
 use crate::share::SharingRun;
+use crate::shared::held_table;
 use crate::table::StreamTable;
 use crate::task::{Done, Emit, OnDevice, Outlet, Task};
 use crate::{cpu, cuda};
@@ -242,9 +244,8 @@ pub struct Run<'a> {
 impl Run<'_> {
     fn run(&self, program: Cow<'_, Program>, emit: Emit<'_>) -> Result<RunReport, RunError> {
         let mut graph = Graph::new(program);
-        let making = self.make_all(&mut graph)?;
-        let (answer, settings) = (graph.answer(), self.request.settings);
-        self.stream_stage(&graph, answer, settings, emit.into())?;
+        let making = self.finish(&mut graph, emit)?;
+        let answer = graph.answer();
         let chain = graph.program().chain(answer);
         let is_build = graph.program().probed();
         let (program, stages) = graph.into_reports();
@@ -269,6 +270,21 @@ impl Run<'_> {
             stages,
             ..RunReport::default()
         })
+    }
+
+    /// Makes what is to be made and streams the last stage.
+    pub(crate) fn finish(&self, graph: &mut Graph<'_>, emit: Emit<'_>) -> Result<Making, RunError> {
+        let mut making = Making::default();
+        loop {
+            making += self.make_all(graph)?;
+            let Some(stage) = graph.next_shared() else { break };
+            if let Some(beyond) = self.share(graph, stage, emit)? {
+                making += beyond;
+                return Ok(making);
+            }
+        }
+        self.stream_stage(graph, graph.answer(), self.request.settings, emit.into())?;
+        Ok(making)
     }
 
     /// Streams a stage, whose output goes to `outlet`, and keeps its report.
@@ -333,6 +349,15 @@ impl Run<'_> {
                 let rows = values_batch(&source.columns, rows).map_err(ExecError::from)?;
                 let table = StreamTable::of_source(source, std::iter::once(Ok(rows)));
                 on_host(&table, &on_cpu(settings), self.groups)
+            }
+            Input::Stage(stage) if let Some(left) = graph.left(*stage) => {
+                // All that read it do so there, or none.
+                on_device(left)?.map_err(RunError::WhyNot)
+            }
+            Input::Stage(stage) if let Some(held) = graph.held(*stage) => {
+                let table = held_table(graph.stage(*stage)?, held);
+                let (settings, groups) = (on_cpu(settings), self.runner.groups_above());
+                Ok(on_host(&table, &settings, &groups)?.with_why_not(held.why_not.clone()))
             }
             Input::Stage(stage) => {
                 // The stage's groups may take all the memory that groups share.

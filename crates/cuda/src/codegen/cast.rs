@@ -98,6 +98,7 @@ impl Generator<'_> {
             }
             (Repr::I128, Repr::I128) => decimal_to_decimal(from_type, to_type, code, result),
             (Repr::I128, Repr::F64) => decimal_to_float(from_type, code),
+            (from, Repr::I128) if is_float(from) => float_to_decimal(to_type, code, result),
             (from, to) if is_integer(from) && is_integer(to) => {
                 let source = c_type(from)?;
                 if fits_always(from, to) {
@@ -161,6 +162,18 @@ fn decimal_to_decimal(
     } else {
         format!("hr::has_digits({result} = hr::divide_rounding({code}, {factor}), {limit})")
     }))
+}
+
+/// Halves away from zero, as on the cores.
+fn float_to_decimal(to: &DataType, code: &str, result: &str) -> Result<Conversion> {
+    let (DataType::Decimal128 { scale, .. }, Some(limit)) = (to, digit_limit(to)) else {
+        return refuse(format!("cast to {to}"));
+    };
+    let factor = float_literal(10f64.powi(i32::from(*scale)), &Repr::F64);
+    let limit = i128_literal(limit);
+    Ok(Conversion::Sometimes(format!(
+        "hr::float_to_decimal(f64({code}), {factor}, {limit}, &{result})"
+    )))
 }
 
 fn decimal_to_float(from: &DataType, code: &str) -> Result<Conversion> {

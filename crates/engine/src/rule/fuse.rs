@@ -141,6 +141,7 @@ impl Fusing {
             other => other,
         });
         planned.children = children.into_iter().flatten().collect();
+        planned.program = planned.program.with_shared_groups();
         planned
     }
 }

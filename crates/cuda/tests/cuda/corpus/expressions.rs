@@ -159,6 +159,22 @@ pub fn expressions() -> Vec<Case> {
                         CastFailure::Null,
                     ),
                 ),
+                (
+                    "float to decimal",
+                    cast(
+                        reg("e"),
+                        DataType::Decimal128 { precision: 5, scale: 2 },
+                        CastFailure::Null,
+                    ),
+                ),
+                (
+                    "float to a long decimal",
+                    cast(
+                        reg("e"),
+                        DataType::Decimal128 { precision: 38, scale: 15 },
+                        CastFailure::Null,
+                    ),
+                ),
                 ("decimal to float", cast(reg("d"), DataType::Float64, CastFailure::Error)),
                 (
                     "timestamp",

@@ -1,0 +1,197 @@
+//! Equal stages as one: groups that a query asks for several times are made once.
+//!
+//! ```text
+//! stage 0: returns ─► sum by customer, store            stage 0: returns ─► sum by customer, store
+//! stage 1: stage 0 ─► mean by store                     stage 1: stage 0 ─► mean by store
+//! stage 2: stage 1 ─► build                     ───►    stage 2: stage 1 ─► build
+//! stage 3: returns ─► sum by customer, store            stage 3: stage 0 ─► probe stage 2 ..
+//! stage 4: stage 3 ─► probe stage 2 ..
+//! ```
+//!
+//! Stages that differ in the calls alone are one with the calls of both. Rows are not shared: they are passed on while they
+//! come, and a build would have to fit memory where a join by one reader may be divided.
+
+use crate::aggregate::{AggregateCall, AggregateOutput};
+use crate::pipeline::{Input, NamedExpr, Pipeline, Sink};
+use crate::program::Program;
+
+impl Program {
+    /// The same with one stage in place of several that make the same groups.
+    #[must_use]
+    pub fn with_shared_groups(mut self) -> Self {
+        let mut number = 1;
+        while number < self.stages.len() {
+            match (0..number).find(|&earlier| self.share(earlier, number)) {
+                // The next stage has this number now, and may be equal to an earlier one because of it.
+                Some(_) => {}
+                None => number += 1,
+            }
+        }
+        self
+    }
+
+    /// Lets an earlier stage do for another, if both make groups of the same rows by the same keys.
+    fn share(&mut self, earlier: usize, number: usize) -> bool {
+        let Some(both) = self.stages[earlier].groups_with(&self.stages[number]) else {
+            return false;
+        };
+        if let Sink::Aggregate { calls, .. } = &mut self.stages[earlier].sink {
+            *calls = both.calls;
+        }
+        let read = Input::Stage(number);
+        for source in self.sources_mut().filter(|source| source.input == read) {
+            source.input = Input::Stage(earlier);
+            for ordinal in &mut source.ordinals {
+                *ordinal = both.columns[*ordinal];
+            }
+        }
+        self.stages.remove(number);
+        for stage in self.all_mut() {
+            stage.renumber(&|read| read - usize::from(read > number));
+        }
+        true
+    }
+}
+
+/// What two stages make as one.
+struct Both {
+    calls: Vec<AggregateCall>,
+    /// Of each column of the other stage, which it is.
+    columns: Vec<usize>,
+}
+
+impl Pipeline {
+    /// The groups of this stage and of another, if these are of the same rows by the same keys.
+    fn groups_with(&self, other: &Self) -> Option<Both> {
+        let (Some((keys, sets, own)), Some((other_keys, other_sets, others))) =
+            (self.sink.groups(), other.sink.groups())
+        else {
+            return None;
+        };
+        let is_same = (&self.source, &self.steps, keys, sets)
+            == (&other.source, &other.steps, other_keys, other_sets);
+        if !is_same {
+            return None;
+        }
+        let first = keys.len() + usize::from(!sets.is_empty());
+        let mut calls = own.to_vec();
+        let mut columns: Vec<usize> = (0..first).collect();
+        for call in others {
+            let place = calls.iter().position(|own| own == call).unwrap_or(calls.len());
+            if place == calls.len() {
+                calls.push(call.clone());
+            }
+            columns.push(first + place);
+        }
+        // Distinct calls become stages that have no place for some others.
+        let may_grow = !calls.iter().any(AggregateCall::is_distinct);
+        (may_grow || calls.len() == own.len()).then_some(Both { calls, columns })
+    }
+}
+
+impl Sink {
+    /// Keys, grouping sets and calls of groups that are results.
+    fn groups(&self) -> Option<(&[NamedExpr], &[Vec<usize>], &[AggregateCall])> {
+        match self {
+            Self::Aggregate { keys, sets, calls, output: AggregateOutput::Final } => {
+                Some((keys, sets, calls))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::aggregate::AggregateFunction;
+    use crate::pipeline::{Probe, Source, Step};
+    use crate::{DataType, Field};
+
+    fn source(input: Input) -> Source {
+        let column = |name| Field::new(name, DataType::Int64, true);
+        Source::of_stage(input, "t", ["a", "b", "c"].map(column).to_vec())
+    }
+
+    /// Calls of a column by `a`.
+    fn groups(of: &[(AggregateFunction, usize)]) -> Pipeline {
+        let source = source(Input::Table(0));
+        let key = NamedExpr { name: "a".into(), expr: source.register(0) };
+        let call = |&(function, column)| {
+            AggregateCall::new("call", function, Some(source.register(column)), DataType::Int64)
+        };
+        let calls = of.iter().map(call).collect();
+        Pipeline { sink: Sink::aggregate(vec![key], calls), steps: vec![], source }
+    }
+
+    fn rows(of: usize) -> Pipeline {
+        let source = source(Input::Stage(of));
+        let columns = source.all_columns();
+        Pipeline { source, steps: vec![], sink: Sink::Rows { columns, limit: None } }
+    }
+
+    fn build(of: usize) -> Pipeline {
+        let columns = source(Input::Stage(of)).all_columns();
+        let (keys, payload) = (columns[..1].to_vec(), columns[1..].to_vec());
+        Pipeline { sink: Sink::Build { keys, payload }, ..rows(of) }
+    }
+
+    fn probing(build: usize, mut stage: Pipeline) -> Pipeline {
+        let keys = vec![stage.source.register(0)];
+        stage.steps.push(Step::Probe(Probe::semi(build, keys)));
+        stage
+    }
+
+    #[test]
+    fn groups_of_the_same_rows_are_made_once_with_the_calls_of_all() {
+        use AggregateFunction::{Max, Min, Sum};
+        let few = groups(&[(Sum, 1), (Min, 2)]);
+        let other = groups(&[(Max, 1), (Sum, 1)]);
+        let answer = probing(1, rows(2));
+        let program = Program::new(vec![few, build(0), other], answer).with_shared_groups();
+        program.validate().unwrap();
+        assert!(program.is_shared(0));
+        assert_eq!(program.stages.len(), 2);
+        assert_eq!(program.stages[0], groups(&[(Sum, 1), (Min, 2), (Max, 1)]));
+        assert_eq!(program.stages[1].source.ordinals, [0, 1, 2]);
+        assert_eq!(program.answer.source.ordinals, [0, 3, 1]);
+        assert_eq!(program.answer.source.input, Input::Stage(0));
+    }
+
+    #[test]
+    fn what_reads_equal_groups_is_equal_in_turn() {
+        use AggregateFunction::Sum;
+        let first = groups(&[(Sum, 1), (Sum, 2)]);
+        let over = |stage| Pipeline { source: source(Input::Stage(stage)), ..first.clone() };
+        let stages = vec![first.clone(), over(0), build(1), first.clone(), over(3)];
+        let program = Program::new(stages, probing(2, rows(4))).with_shared_groups();
+        program.validate().unwrap();
+        assert_eq!(program.stages.len(), 3);
+        assert_eq!(program.answer.source.input, Input::Stage(1));
+        assert_eq!((program.is_shared(0), program.is_shared(1)), (false, true));
+    }
+
+    #[test]
+    fn other_rows_keys_and_distinct_calls_stay_apart() {
+        use AggregateFunction::{Count, Sum};
+        let first = groups(&[(Sum, 1)]);
+        let mut filtered = first.clone();
+        filtered
+            .steps
+            .push(Step::Compute(NamedExpr { name: "x".into(), expr: filtered.source.register(1) }));
+        let mut keyed = first.clone();
+        if let Sink::Aggregate { keys, .. } = &mut keyed.sink {
+            keys[0].expr = keyed.source.register(2);
+        }
+        let mut distinct = groups(&[(Count, 2)]);
+        if let Sink::Aggregate { calls, .. } = &mut distinct.sink {
+            calls[0].distinct = true;
+        }
+        for other in [filtered, keyed, distinct] {
+            let stages = vec![first.clone(), build(0), other];
+            let program = Program::new(stages, probing(1, rows(2)));
+            assert_eq!(program.clone().with_shared_groups(), program);
+        }
+    }
+}
