@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Stages that differ in the calls alone are one with the calls of both. Rows are not shared: they are passed on while they
-//! come, and a build would have to fit memory where a join by one reader may be divided.
+//! come. Nor are builds, though groups of rows that probe equal ones are equal: a build that one stage probes may be divided if
+//! it does not fit memory, a build that several probe may not.
 
 use crate::aggregate::{AggregateCall, AggregateOutput};
 use crate::pipeline::{Input, NamedExpr, Pipeline, Sink};
@@ -19,24 +20,35 @@ impl Program {
     /// The same with one stage in place of several that make the same groups.
     #[must_use]
     pub fn with_shared_groups(mut self) -> Self {
-        let mut number = 1;
-        while number < self.stages.len() {
-            match (0..number).find(|&earlier| self.share(earlier, number)) {
-                // The next stage has this number now, and may be equal to an earlier one because of it.
-                Some(_) => {}
-                None => number += 1,
+        // Of each stage the first that is equal to it; builds that are equal stay several.
+        let mut firsts: Vec<usize> = Vec::with_capacity(self.stages.len());
+        for number in 0..self.stages.len() {
+            let stage = self.over_firsts(number, &firsts);
+            let is_first = |&earlier: &usize| firsts[earlier] == earlier;
+            let found = (0..number).filter(is_first).find_map(|earlier| {
+                let other = self.over_firsts(earlier, &firsts);
+                let both = other.groups_with(&stage);
+                (both.is_some() || other == stage).then_some((earlier, both))
+            });
+            if let Some((earlier, Some(both))) = &found {
+                self.share(*earlier, number, both);
             }
+            firsts.push(found.map_or(number, |(earlier, _)| earlier));
         }
-        self
+        self.without_unread()
     }
 
-    /// Lets an earlier stage do for another, if both make groups of the same rows by the same keys.
-    fn share(&mut self, earlier: usize, number: usize) -> bool {
-        let Some(both) = self.stages[earlier].groups_with(&self.stages[number]) else {
-            return false;
-        };
+    /// A stage that reads and probes the first of equal stages.
+    fn over_firsts(&self, number: usize, firsts: &[usize]) -> Pipeline {
+        let mut stage = self.stages[number].clone();
+        stage.renumber(&|read| firsts.get(read).copied().unwrap_or(read));
+        stage
+    }
+
+    /// Lets an earlier stage do for another.
+    fn share(&mut self, earlier: usize, number: usize, both: &Both) {
         if let Sink::Aggregate { calls, .. } = &mut self.stages[earlier].sink {
-            *calls = both.calls;
+            calls.clone_from(&both.calls);
         }
         let read = Input::Stage(number);
         for source in self.sources_mut().filter(|source| source.input == read) {
@@ -45,11 +57,21 @@ impl Program {
                 *ordinal = both.columns[*ordinal];
             }
         }
-        self.stages.remove(number);
-        for stage in self.all_mut() {
-            stage.renumber(&|read| read - usize::from(read > number));
+    }
+
+    /// The same without stages that no other reads or probes.
+    fn without_unread(mut self) -> Self {
+        for number in (0..self.stages.len()).rev() {
+            let is_read = (number + 1..=self.stages.len())
+                .any(|reader| self.inputs(reader).any(|input| input == number));
+            if !is_read {
+                self.stages.remove(number);
+                for stage in self.all_mut() {
+                    stage.renumber(&|read| read - usize::from(read > number));
+                }
+            }
         }
-        true
+        self
     }
 }
 
@@ -170,6 +192,27 @@ mod tests {
         assert_eq!(program.stages.len(), 3);
         assert_eq!(program.answer.source.input, Input::Stage(1));
         assert_eq!((program.is_shared(0), program.is_shared(1)), (false, true));
+    }
+
+    #[test]
+    fn groups_of_rows_that_probe_equal_builds_are_equal_and_builds_stay_several() {
+        use AggregateFunction::Sum;
+        let build = || Pipeline { source: source(Input::Table(1)), ..build(0) };
+        let first = groups(&[(Sum, 1), (Sum, 2)]);
+        let stages = vec![
+            build(),
+            probing(0, first.clone()),
+            build(),
+            probing(2, first.clone()),
+            build(),
+            super::tests::build(1),
+        ];
+        let answer = probing(4, probing(5, rows(3)));
+        let program = Program::new(stages, answer).with_shared_groups();
+        program.validate().unwrap();
+        let expected = vec![build(), probing(0, first), build(), super::tests::build(1)];
+        assert_eq!(program.stages, expected);
+        assert_eq!(program.answer, probing(2, probing(3, rows(1))));
     }
 
     #[test]

@@ -128,18 +128,16 @@ impl Fusing {
         if let Some(stage) = program.all_mut().nth(stage + 1) {
             *stage = consumer.over(source, filters, columns);
         }
-        program.validate().map_err(|error| WhyNot::new(error.to_string()))?;
+        let mut numbered = program.clone();
+        behind_tables(&mut numbered, self.planned.tables.len(), &|child| child);
+        numbered.validate().map_err(|error| WhyNot::new(error.to_string()))?;
         Ok(program)
     }
 
     fn finish(self) -> Planned {
         let Self { mut planned, children } = self;
-        let before = planned.tables.len();
         let left = |child: usize| children[..child].iter().flatten().count();
-        renumber(&mut planned.program, &|input| match input {
-            Input::Batches(child) => Input::Batches(before + left(child)),
-            other => other,
-        });
+        behind_tables(&mut planned.program, planned.tables.len(), &left);
         planned.children = children.into_iter().flatten().collect();
         planned.program = planned.program.with_shared_groups();
         planned
@@ -150,6 +148,14 @@ fn renumber(program: &mut Program, number: &dyn Fn(Input) -> Input) {
     for source in program.sources_mut() {
         source.input = number(source.input.clone());
     }
+}
+
+/// Numbers the batches of child plans behind the tables.
+fn behind_tables(program: &mut Program, tables: usize, number: &dyn Fn(usize) -> usize) {
+    renumber(program, &|input| match input {
+        Input::Batches(child) => Input::Batches(tables + number(child)),
+        other => other,
+    });
 }
 
 /// A child plan as a pipeline below steps, if it is one.
