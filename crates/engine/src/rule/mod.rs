@@ -30,6 +30,7 @@ mod regex;
 mod sizes;
 mod translate;
 pub mod types;
+mod windows;
 
 pub use program::Planned;
 
@@ -64,6 +65,7 @@ use crate::scan::HeadraceScanExec;
 use graph::Graph;
 use program::{SinkSpec, assemble};
 use translate::InputColumn;
+use windows::Reading;
 
 /// Of an order's first rows workers hold as many each, and as many again.
 const FIRST_ROWS_MAX: usize = 1 << 16;
@@ -101,7 +103,7 @@ impl PhysicalOptimizerRule for PipelineRule {
             return Ok(plan);
         }
         let rewriter = Rewriter { settings: settings_of(config), runner: &self.runner };
-        rewriter.rewrite(plan, &[])
+        rewriter.rewrite_windows(plan)
     }
 
     fn name(&self) -> &str {
@@ -128,6 +130,34 @@ struct Rewriter<'a> {
 }
 
 impl Rewriter<'_> {
+    /// A plan rewritten, with windows as joins where that pays.
+    fn rewrite_windows(&self, mut plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut rewritten = self.rewrite(Arc::clone(&plan), &[]);
+        if self.settings.processor == Processor::Off {
+            return rewritten;
+        }
+        let mut number = 0;
+        while let Some(tried) = windows::tried(&plan, number)? {
+            let with_join = self.rewrite(Arc::clone(&tried.plan), &[]);
+            let pays = match (&rewritten, &with_join) {
+                (_, Err(_)) => false,
+                // Pipelines must run it, and do.
+                (Err(_), Ok(_)) => true,
+                (Ok(rewritten), Ok(with_join)) => {
+                    let with_join = Reading::of(with_join);
+                    Reading::of(rewritten).pays(&with_join, tried.is_of_table)
+                }
+            };
+            if pays {
+                // The next window has its number.
+                (plan, rewritten) = (tried.plan, with_join);
+            } else {
+                number += 1;
+            }
+        }
+        rewritten
+    }
+
     fn rewrite(
         &self,
         plan: Arc<dyn ExecutionPlan>,
