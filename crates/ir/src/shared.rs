@@ -8,12 +8,13 @@
 //! stage 4: stage 3 ─► probe stage 2 ..
 //! ```
 //!
-//! Stages that differ in the calls alone are one with the calls of both. Rows are not shared: they are passed on while they
+//! Stages that differ in the calls alone are one with the calls of both, and the columns that both read. Rows are not shared: they are passed on while they
 //! come. Nor are builds, though groups of rows that probe equal ones are equal: a build that one stage probes may be divided if
 //! it does not fit memory, a build that several probe may not.
 
 use crate::aggregate::{AggregateCall, AggregateOutput};
-use crate::pipeline::{Input, NamedExpr, Pipeline, Sink};
+use crate::expr::{Expr, Register};
+use crate::pipeline::{Input, NamedExpr, Pipeline, Sink, Source};
 use crate::program::Program;
 
 impl Program {
@@ -30,10 +31,10 @@ impl Program {
                 let both = other.groups_with(&stage);
                 (both.is_some() || other == stage).then_some((earlier, both))
             });
-            if let Some((earlier, Some(both))) = &found {
-                self.share(*earlier, number, both);
+            firsts.push(found.as_ref().map_or(number, |(earlier, _)| *earlier));
+            if let Some((earlier, Some(both))) = found {
+                self.share(earlier, number, both);
             }
-            firsts.push(found.map_or(number, |(earlier, _)| earlier));
         }
         self.without_unread()
     }
@@ -46,10 +47,8 @@ impl Program {
     }
 
     /// Lets an earlier stage do for another.
-    fn share(&mut self, earlier: usize, number: usize, both: &Both) {
-        if let Sink::Aggregate { calls, .. } = &mut self.stages[earlier].sink {
-            calls.clone_from(&both.calls);
-        }
+    fn share(&mut self, earlier: usize, number: usize, both: Both) {
+        self.stages[earlier] = both.stage;
         let read = Input::Stage(number);
         for source in self.sources_mut().filter(|source| source.input == read) {
             source.input = Input::Stage(earlier);
@@ -77,7 +76,7 @@ impl Program {
 
 /// What two stages make as one.
 struct Both {
-    calls: Vec<AggregateCall>,
+    stage: Pipeline,
     /// Of each column of the other stage, which it is.
     columns: Vec<usize>,
 }
@@ -85,29 +84,69 @@ struct Both {
 impl Pipeline {
     /// The groups of this stage and of another, if these are of the same rows by the same keys.
     fn groups_with(&self, other: &Self) -> Option<Both> {
-        let (Some((keys, sets, own)), Some((other_keys, other_sets, others))) =
-            (self.sink.groups(), other.sink.groups())
-        else {
-            return None;
-        };
-        let is_same = (&self.source, &self.steps, keys, sets)
-            == (&other.source, &other.steps, other_keys, other_sets);
-        if !is_same {
+        let source = self.source.with_columns_of(&other.source)?;
+        let (mut stage, other) = (self.reading(&source), other.reading(&source));
+        let (keys, sets, own) = stage.sink.groups()?;
+        let (other_keys, other_sets, others) = other.sink.groups()?;
+        if (&stage.steps, keys, sets) != (&other.steps, other_keys, other_sets) {
             return None;
         }
         let first = keys.len() + usize::from(!sets.is_empty());
-        let mut calls = own.to_vec();
+        let mut all = own.to_vec();
         let mut columns: Vec<usize> = (0..first).collect();
         for call in others {
-            let place = calls.iter().position(|own| own == call).unwrap_or(calls.len());
-            if place == calls.len() {
-                calls.push(call.clone());
+            let place = all.iter().position(|own| own == call).unwrap_or(all.len());
+            if place == all.len() {
+                all.push(call.clone());
             }
             columns.push(first + place);
         }
         // Distinct calls become stages that have no place for some others.
-        let may_grow = !calls.iter().any(AggregateCall::is_distinct);
-        (may_grow || calls.len() == own.len()).then_some(Both { calls, columns })
+        if all.len() > own.len() && all.iter().any(AggregateCall::is_distinct) {
+            return None;
+        }
+        if let Sink::Aggregate { calls, .. } = &mut stage.sink {
+            *calls = all;
+        }
+        Some(Both { stage, columns })
+    }
+
+    /// The same over a source that has more columns.
+    fn reading(&self, source: &Source) -> Self {
+        let read = self.source.columns.len();
+        let place = |register: Register| match self.source.ordinals.get(register) {
+            Some(ordinal) => source.ordinals.iter().position(|other| other == ordinal),
+            None => Some(register - read + source.columns.len()),
+        };
+        let mut stage = Self { source: source.clone(), ..self.clone() };
+        for expr in stage.exprs_mut() {
+            expr.replace(&mut |e| match e {
+                Expr::Register { index, .. } => place(*index).map(|index| e.moved_to(index)),
+                _ => None,
+            });
+        }
+        stage
+    }
+}
+
+impl Source {
+    /// The same with the columns of another source of the same rows; `None`: the rows are others.
+    fn with_columns_of(&self, other: &Self) -> Option<Self> {
+        if (&self.input, &self.table) != (&other.input, &other.table) {
+            return None;
+        }
+        let mut all = self.clone();
+        for (column, ordinal) in other.columns.iter().zip(&other.ordinals) {
+            match self.ordinals.iter().position(|own| own == ordinal) {
+                Some(place) if self.columns[place] != *column => return None,
+                Some(_) => {}
+                None => {
+                    all.columns.push(column.clone());
+                    all.ordinals.push(*ordinal);
+                }
+            }
+        }
+        Some(all)
     }
 }
 
@@ -128,7 +167,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::aggregate::AggregateFunction;
-    use crate::pipeline::{Probe, Source, Step};
+    use crate::pipeline::{Probe, Step};
     use crate::{DataType, Field};
 
     fn source(input: Input) -> Source {
@@ -213,6 +252,30 @@ mod tests {
         let expected = vec![build(), probing(0, first), build(), super::tests::build(1)];
         assert_eq!(program.stages, expected);
         assert_eq!(program.answer, probing(2, probing(3, rows(1))));
+    }
+
+    #[test]
+    fn a_stage_that_does_for_another_reads_the_columns_of_both() {
+        use AggregateFunction::{Max, Sum};
+        // Reads `c` and `a`, and sums what it computes of them.
+        let mut other = groups(&[(Max, 1), (Sum, 1)]);
+        (other.source.columns, other.source.ordinals) = {
+            let columns = &other.source.columns;
+            (vec![columns[2].clone(), columns[0].clone()], vec![2, 0])
+        };
+        let (c, a) = (other.source.register(0), other.source.register(1));
+        let mut few = groups(&[(Sum, 1)]);
+        few.source.columns.truncate(2);
+        few.source.ordinals.truncate(2);
+        if let Sink::Aggregate { keys, calls, .. } = &mut other.sink {
+            keys[0].expr = a;
+            calls.iter_mut().for_each(|call| call.argument = Some(c.clone()));
+        }
+        let program = Program::new(vec![few, build(0), other], probing(1, rows(2)));
+        let program = program.with_shared_groups();
+        program.validate().unwrap();
+        assert_eq!(program.stages[0], groups(&[(Sum, 1), (Max, 2), (Sum, 2)]));
+        assert_eq!(program.answer.source.ordinals, [0, 2, 3]);
     }
 
     #[test]

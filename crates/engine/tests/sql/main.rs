@@ -19,6 +19,8 @@ mod overflow;
 mod page;
 mod ran;
 mod review;
+
+mod shared;
 mod spill;
 mod ssb;
 mod tables;

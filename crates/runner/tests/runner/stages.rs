@@ -331,7 +331,7 @@ fn far_sums(table: &StreamTable) -> Pipeline {
     Pipeline { source, steps: vec![], sink }
 }
 
-/// Groups that groups, rows, a build and another stage read; what each of these puts out by hand.
+/// Groups that groups, rows, a build, two at once and another stage read; what each of these puts out by hand.
 fn over_groups(table: &StreamTable) -> Vec<(Program, Vec<String>)> {
     let totals = totals_by(|key| key * FAR);
     let count = |name| AggregateCall::new(name, AggregateFunction::Count, None, DataType::Int64);
@@ -359,7 +359,13 @@ fn over_groups(table: &StreamTable) -> Vec<(Program, Vec<String>)> {
     let mut expected: Vec<String> =
         few.clone().map(|(key, (n, total))| format!("{key}|{n}|{total}")).collect();
     expected.sort();
-    let of_rows = (Program::new(vec![groups.clone()], rows), expected);
+    let of_rows = (Program::new(vec![groups.clone()], rows.clone()), expected.clone());
+    // The same twice read: by a build of those that are large, and by what probes it.
+    let sink = Sink::Build { keys: vec![named("key", read.register(0))], payload: vec![] };
+    let build = Pipeline { source: read.clone(), steps: vec![large(2400)], sink };
+    let among = Step::Probe(Probe::semi(1, vec![read.register(0)]));
+    let probing = Pipeline { steps: vec![among, large(2500)], ..rows };
+    let of_both = (Program::new(vec![groups.clone(), build], probing), expected);
     // A build of them, which the table probes.
     let far_key = Expr::arithmetic(ArithmeticOp::Multiply, source(table).register(0), number(FAR));
     let sink = Sink::Build { keys: vec![named("key", read.register(0))], payload: vec![] };
@@ -377,7 +383,7 @@ fn over_groups(table: &StreamTable) -> Vec<(Program, Vec<String>)> {
     let mut expected: Vec<String> = by_count.iter().map(text).collect();
     expected.sort();
     let thrice = Program::new(vec![groups, again], Pipeline { source: read, steps: vec![], sink });
-    vec![of_groups, of_rows, of_build, (thrice, expected)]
+    vec![of_groups, of_rows, of_both, of_build, (thrice, expected)]
 }
 
 #[test]
@@ -390,7 +396,8 @@ fn groups_are_read_by_whatever_reads_them() {
         let (batches, report) = run_on(Processor::Cpu, &runner, &program, one).unwrap();
         assert_eq!(rows(&batches), expected);
         let first = report.stages[0].as_ref().unwrap();
-        assert_eq!((first.place, first.rows_out), (Place::Streamed, 50_021));
+        let place = if program.is_shared(0) { Place::Host } else { Place::Streamed };
+        assert_eq!((first.place, first.rows_out), (place, 50_021));
     }
 }
 
