@@ -246,6 +246,9 @@ impl CudaRun {
         };
         let executions = lanes.into_iter().map(|lane| lane.into_program().into_execution());
         let executions: Vec<_> = executions.collect();
+        // What takes the groups may stream tables in turn, through rings of its own.
+        executions.iter().try_for_each(CudaExecution::synchronize).map_err(failed)?;
+        drop(rings);
         let is_only = executions.len() == 1;
         let answer_of = |_, mut execution| answer(&mut execution, output, is_only, take);
         let answers = on_each(executions, answer_of).map_err(failed)?;

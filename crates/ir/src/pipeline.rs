@@ -34,7 +34,7 @@ pub enum Input {
     Batches(usize),
     /// Rows of constants.
     Values(Vec<Vec<Scalar>>),
-    /// The output of an earlier stage, while that stage runs. Groups may have several readers: they are kept.
+    /// The output of an earlier stage, while that stage runs, or kept where several read it and memory allows.
     Stage(usize),
     /// The partitions of an earlier stage that ends in [`Sink::Partition`], each for itself: the
     /// first step probes another such stage, and a row meets the rows of its own partition.

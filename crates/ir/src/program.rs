@@ -80,7 +80,7 @@ impl Program {
         })
     }
 
-    /// Whether a stage puts out groups that several others read.
+    /// Whether several read what a stage puts out.
     pub fn is_shared(&self, number: usize) -> bool {
         let read = Input::Stage(number);
         self.sources().filter(|source| source.input == read).nth(1).is_some()

@@ -20,7 +20,12 @@ use crate::program::Program;
 impl Program {
     /// The same with one stage in place of several that make the same groups.
     #[must_use]
-    pub fn with_shared_groups(mut self) -> Self {
+    pub fn with_shared_groups(self) -> Self {
+        let shared = self.clone().sharing();
+        if shared.validate().is_ok() { shared } else { self }
+    }
+
+    fn sharing(mut self) -> Self {
         // Of each stage the first that is equal to it; builds that are equal stay several.
         let mut firsts: Vec<usize> = Vec::with_capacity(self.stages.len());
         for number in 0..self.stages.len() {
@@ -48,7 +53,14 @@ impl Program {
 
     /// Lets an earlier stage do for another.
     fn share(&mut self, earlier: usize, number: usize, both: Both) {
-        self.stages[earlier] = both.stage;
+        let stage = &self.stages[earlier];
+        // It goes on reading and probing what it does.
+        let source = Source { input: stage.source.input.clone(), ..both.source };
+        let mut stage = stage.reading(&source);
+        if let Sink::Aggregate { calls, .. } = &mut stage.sink {
+            *calls = both.calls;
+        }
+        self.stages[earlier] = stage;
         let read = Input::Stage(number);
         for source in self.sources_mut().filter(|source| source.input == read) {
             source.input = Input::Stage(earlier);
@@ -76,7 +88,9 @@ impl Program {
 
 /// What two stages make as one.
 struct Both {
-    stage: Pipeline,
+    /// The columns that both read.
+    source: Source,
+    calls: Vec<AggregateCall>,
     /// Of each column of the other stage, which it is.
     columns: Vec<usize>,
 }
@@ -85,30 +99,27 @@ impl Pipeline {
     /// The groups of this stage and of another, if these are of the same rows by the same keys.
     fn groups_with(&self, other: &Self) -> Option<Both> {
         let source = self.source.with_columns_of(&other.source)?;
-        let (mut stage, other) = (self.reading(&source), other.reading(&source));
+        let (stage, other) = (self.reading(&source), other.reading(&source));
         let (keys, sets, own) = stage.sink.groups()?;
         let (other_keys, other_sets, others) = other.sink.groups()?;
         if (&stage.steps, keys, sets) != (&other.steps, other_keys, other_sets) {
             return None;
         }
         let first = keys.len() + usize::from(!sets.is_empty());
-        let mut all = own.to_vec();
+        let mut calls = own.to_vec();
         let mut columns: Vec<usize> = (0..first).collect();
         for call in others {
-            let place = all.iter().position(|own| own == call).unwrap_or(all.len());
-            if place == all.len() {
-                all.push(call.clone());
+            let place = calls.iter().position(|own| own == call).unwrap_or(calls.len());
+            if place == calls.len() {
+                calls.push(call.clone());
             }
             columns.push(first + place);
         }
         // Distinct calls become stages that have no place for some others.
-        if all.len() > own.len() && all.iter().any(AggregateCall::is_distinct) {
+        if calls.len() > own.len() && calls.iter().any(AggregateCall::is_distinct) {
             return None;
         }
-        if let Sink::Aggregate { calls, .. } = &mut stage.sink {
-            *calls = all;
-        }
-        Some(Both { stage, columns })
+        Some(Both { source, calls, columns })
     }
 
     /// The same over a source that has more columns.
@@ -276,6 +287,28 @@ mod tests {
         program.validate().unwrap();
         assert_eq!(program.stages[0], groups(&[(Sum, 1), (Max, 2), (Sum, 2)]));
         assert_eq!(program.answer.source.ordinals, [0, 2, 3]);
+    }
+
+    #[test]
+    fn a_stage_that_does_for_another_probes_what_it_did() {
+        use AggregateFunction::{Max, Sum};
+        let build = || Pipeline { source: source(Input::Table(1)), ..build(0) };
+        let (few, other) = (groups(&[(Sum, 1), (Sum, 2)]), groups(&[(Max, 1), (Max, 2)]));
+        // The first build is probed by the answer alone.
+        let stages = vec![
+            build(),
+            build(),
+            probing(1, few),
+            build(),
+            probing(3, other),
+            super::tests::build(2),
+        ];
+        let answer = probing(0, probing(5, rows(4)));
+        let program = Program::new(stages, answer).with_shared_groups();
+        program.validate().unwrap();
+        let probed: Vec<Vec<usize>> =
+            program.all().map(|s| s.probes().map(|p| p.build).collect()).collect();
+        assert_eq!(probed, [vec![], vec![], vec![1], vec![], vec![3, 0]]);
     }
 
     #[test]

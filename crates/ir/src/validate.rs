@@ -43,16 +43,17 @@ impl Program {
         Ok(())
     }
 
-    /// Batches come once: only one source can have them. Of what a stage puts out, groups alone are kept for several.
+    /// Batches come once: only one source can have them, of several stages in a row too. What a stage puts out may have several
+    /// readers otherwise.
     fn check_readers(&self, stage: &Pipeline) -> Result<()> {
-        let are_groups = |read: &usize| {
-            let read = self.stages.get(*read);
-            read.is_some_and(|read| matches!(read.sink, Sink::Aggregate { .. }))
+        let come_once = |read: usize| {
+            let first = self.chain(read).last().and_then(|&first| self.stage(first));
+            first.is_some_and(|first| matches!(first.source.input, Input::Batches(_)))
         };
         let same = |input: &Input| match (input, &stage.source.input) {
             // Rows that come once are no table beside.
             (Input::Batches(read) | Input::Table(read), Input::Batches(other)) => read == other,
-            (Input::Stage(read), Input::Stage(other)) => read == other && !are_groups(read),
+            (Input::Stage(read), Input::Stage(other)) => read == other && come_once(*read),
             (read, other) => read == other && read.stage().is_some(),
         };
         let readers = self.sources().filter(|source| same(&source.input)).count();

@@ -46,6 +46,17 @@ impl std::ops::AddAssign for Making {
 }
 
 impl Run<'_> {
+    /// Takes the builds that earlier runs have left: what they were made of is not made again.
+    pub fn find_kept(&self, graph: &mut Graph<'_>) -> Result<(), RunError> {
+        for stage in graph.all_builds() {
+            let key = self.key(graph, stage);
+            if let Some(made) = self.kept_build(graph, stage, key.as_ref())? {
+                graph.keep(&[stage], vec![made])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the builds and partitions that can be, group by group: stages that are ready together are made together.
     pub fn make_all(&self, graph: &mut Graph<'_>) -> Result<Making, RunError> {
         let mut making = Making::default();

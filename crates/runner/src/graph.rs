@@ -36,7 +36,7 @@ pub struct HeldRows {
     /// Why they are not on a GPU.
     pub why_not: Option<WhyNot>,
     /// The memory that they take.
-    pub _memory: Reservation,
+    pub memory: Reservation,
 }
 
 /// A stage that is done.
@@ -127,8 +127,8 @@ pub struct Graph<'p> {
 struct StageState {
     /// Its result and report, if it ends in a build or partitions.
     made: Option<Made>,
-    /// Whether it puts out groups that are kept for several readers.
-    is_shared: bool,
+    /// Whether its output is to be kept for several readers.
+    is_kept: bool,
     /// These, on the host.
     held: Option<Arc<HeldRows>>,
     /// Its report otherwise.
@@ -138,8 +138,8 @@ struct StageState {
 }
 
 impl StageState {
-    fn shared(is_shared: bool) -> Self {
-        Self { is_shared, ..Self::default() }
+    fn kept(is_kept: bool) -> Self {
+        Self { is_kept, ..Self::default() }
     }
 }
 
@@ -147,7 +147,7 @@ impl Clone for StageState {
     fn clone(&self) -> Self {
         Self {
             made: self.made.clone(),
-            is_shared: self.is_shared,
+            is_kept: self.is_kept,
             held: self.held.clone(),
             report: Mutex::new(self.report.lock().clone()),
             key: self.key.clone(),
@@ -164,7 +164,7 @@ pub struct Beyond {
 impl<'p> Graph<'p> {
     pub fn new(program: Cow<'p, Program>) -> Self {
         let stages = 0..=program.stages.len();
-        let states = stages.map(|stage| StageState::shared(program.is_shared(stage))).collect();
+        let states = stages.map(|stage| StageState::kept(program.is_shared(stage))).collect();
         Self { program, states, left: Vec::new() }
     }
 
@@ -180,23 +180,34 @@ impl<'p> Graph<'p> {
         Beyond { program: self.program.into_owned(), states: self.states }
     }
 
-    /// Takes what became of the program beyond a stage, whose own report is here.
+    /// Takes what became of the program beyond a stage. That stage, and those that it reads, have reported here.
     pub fn go_beyond(&mut self, stage: usize, beyond: Beyond) {
-        let report = self.states[stage].report.lock().take();
         self.program = Cow::Owned(beyond.program);
-        self.states = beyond.states;
-        *self.states[stage].report.lock() = report;
+        let before = std::mem::replace(&mut self.states, beyond.states);
+        for (own, before) in self.states.iter().zip(before).take(stage + 1) {
+            let mut report = own.report.lock();
+            *report = before.report.into_inner().or_else(|| report.take());
+        }
     }
 
     /// Keeps the groups of a stage for all that read it; `None`: they take too much memory, and each reader makes them
     /// again.
     pub fn hold(&mut self, stage: usize, rows: Option<HeldRows>) {
         let state = &mut self.states[stage];
-        state.is_shared = rows.is_some();
-        if let (Some(report), true) = (state.report.get_mut(), state.is_shared) {
+        state.is_kept = rows.is_some();
+        if let (Some(report), true) = (state.report.get_mut(), state.is_kept) {
             report.place = Place::Host;
         }
         state.held = rows.map(Arc::new);
+    }
+
+    /// Bytes of all that is kept so.
+    pub fn held_bytes(&self) -> u64 {
+        self.states
+            .iter()
+            .filter_map(|state| state.held.as_ref())
+            .map(|held| held.memory.bytes())
+            .sum()
     }
 
     /// The groups of a stage in host memory, if they are kept there.
@@ -259,7 +270,7 @@ impl<'p> Graph<'p> {
     /// The stages that can be made now, in order: they end in a build or partitions, and all that they need exists.
     pub fn next_group(&self) -> Vec<usize> {
         let is_ready = |stage: &usize| {
-            !self.states[*stage].is_shared
+            !self.states[*stage].is_kept
                 && self.needs(*stage).into_iter().all(|need| self.is_made(need))
         };
         self.unmade().take_while(is_ready).collect()
@@ -271,8 +282,24 @@ impl<'p> Graph<'p> {
     }
 
     fn unmade(&self) -> impl Iterator<Item = usize> {
-        let is_unmade = |stage: &usize| self.is_kept(*stage) && !self.is_made(*stage);
+        let mut is_wanted = vec![false; self.program.stages.len() + 1];
+        let mut wanted = vec![self.answer()];
+        while let Some(stage) = wanted.pop() {
+            let is_new = !std::mem::replace(&mut is_wanted[stage], true);
+            if is_new && !self.is_made(stage) {
+                wanted.extend(self.program.inputs(stage));
+            }
+        }
+        let is_unmade =
+            move |stage: &usize| is_wanted[*stage] && self.is_kept(*stage) && !self.is_made(*stage);
         (0..self.program.stages.len()).filter(is_unmade)
+    }
+
+    /// The stages that end in a build.
+    pub fn all_builds(&self) -> Vec<usize> {
+        let is_build =
+            |stage: &usize| matches!(self.program.stages[*stage].sink, Sink::Build { .. });
+        (0..self.program.stages.len()).filter(is_build).collect()
     }
 
     fn is_made(&self, stage: usize) -> bool {
@@ -282,7 +309,7 @@ impl<'p> Graph<'p> {
     fn is_kept(&self, stage: usize) -> bool {
         let ends_kept =
             self.program.stage(stage).is_some_and(|stage| stage.build_columns().is_some());
-        ends_kept || self.states.get(stage).is_some_and(|state| state.is_shared)
+        ends_kept || self.states.get(stage).is_some_and(|state| state.is_kept)
     }
 
     /// The builds, partitions and kept groups that a stage needs, and those that the stages it reads need.
@@ -320,6 +347,11 @@ impl<'p> Graph<'p> {
     /// Keeps the report of a stage that passed its output on.
     pub fn report(&self, stage: usize, report: StageReport) {
         *self.states[stage].report.lock() = Some(report);
+    }
+
+    /// How long a stage took that passed its output on.
+    pub fn wall_ms(&self, stage: usize) -> f64 {
+        self.states[stage].report.lock().as_ref().map_or(0.0, |report| report.wall_ms)
     }
 
     /// The program as it ran, and the reports of all stages that did, by stage.

@@ -244,6 +244,7 @@ pub struct Run<'a> {
 impl Run<'_> {
     fn run(&self, program: Cow<'_, Program>, emit: Emit<'_>) -> Result<RunReport, RunError> {
         let mut graph = Graph::new(program);
+        self.find_kept(&mut graph)?;
         let making = self.finish(&mut graph, emit)?;
         let answer = graph.answer();
         let chain = graph.program().chain(answer);
@@ -278,8 +279,13 @@ impl Run<'_> {
         loop {
             making += self.make_all(graph)?;
             let Some(stage) = graph.next_shared() else { break };
-            if let Some(beyond) = self.share(graph, stage, emit)? {
-                making += beyond;
+            let started = Instant::now();
+            let beyond = self.share(graph, stage, emit)?;
+            making.all_ms += ms_since(started);
+            if let Some(beyond) = beyond {
+                // Of that time the rest of the program took all that it says itself.
+                making.builds_ms += beyond.builds_ms;
+                making.all_ms -= graph.wall_ms(graph.answer());
                 return Ok(making);
             }
         }

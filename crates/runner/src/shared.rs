@@ -1,4 +1,4 @@
-//! Groups that several stages read: they are made once, and kept until the program ends.
+//! Groups, or few rows, that several stages read: they are made once, and kept until the program ends.
 //!
 //! ```text
 //! on a GPU:       producer ─► groups in device memory ─► all that is left of the program, then the groups go
@@ -16,7 +16,7 @@ use headrace_columns::column::arrow_field;
 use headrace_cuda::GroupsLeft;
 use headrace_format::batches::{BatchTable, Ready};
 use headrace_io::{MemoryUse, Reservation};
-use headrace_ir::{Input, Pipeline};
+use headrace_ir::{Input, Pipeline, Sink};
 use headrace_pipeline::WhyNot;
 use headrace_spill::batch_bytes;
 use parking_lot::Mutex;
@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use crate::builds::{HELD_SHARE, Making};
 use crate::error::RunError;
 use crate::graph::{Beyond, Graph, HeldRows};
-use crate::run::{Run, gpu_refusal};
+use crate::run::Run;
 use crate::table::StreamTable;
 use crate::task::{Emit, OnDevice, Outlet, TakenGroups};
 
@@ -53,7 +53,7 @@ impl Keeping {
 
     fn held(self) -> Option<HeldRows> {
         let Self { batches, memory, why_not, is_too_much, .. } = self;
-        (!is_too_much).then_some(HeldRows { batches, why_not, _memory: memory })
+        (!is_too_much).then_some(HeldRows { batches, why_not, memory })
     }
 }
 
@@ -69,7 +69,8 @@ impl Run<'_> {
         let keeping = Mutex::new(Keeping {
             batches: Vec::new(),
             memory: self.runner.budget().reserve_nothing(MemoryUse::Operators),
-            bytes_max: self.runner.memory().operator_bytes / HELD_SHARE,
+            bytes_max: (self.runner.memory().operator_bytes / HELD_SHARE)
+                .saturating_sub(graph.held_bytes()),
             is_too_much: false,
             why_not: None,
             beyond: None,
@@ -87,7 +88,9 @@ impl Run<'_> {
             (keeping.beyond, keeping.why_not) = (beyond, why_not);
             is_taken
         };
-        let outlet = Outlet { emit: &hold, take: Some(&take) };
+        // Rows go to the host one by one: nothing is left to be asked for then.
+        let brings_groups = matches!(before.stage(stage)?.sink, Sink::Aggregate { .. });
+        let outlet = Outlet { emit: &hold, take: brings_groups.then_some(&take) };
         self.stream_stage(before, stage, self.request.settings, outlet)?;
         let mut keeping = keeping.into_inner();
         if let Some(beyond) = keeping.beyond.take() {
@@ -118,10 +121,9 @@ impl Run<'_> {
         let watched = Outlet::from(emit).watched();
         match watched.through(|outlet| self.finish(&mut graph, outlet.emit)) {
             Ok(making) => Ok(Ok((graph.into_beyond(), making))),
-            Err(error) => match gpu_refusal(&error) {
-                Some(why) if !watched.has_left() => Ok(Err(why)),
-                _ => Err(error),
-            },
+            // A reader of the groups; what the host lacks it lacks the second time too.
+            Err(RunError::WhyNot(why)) if !watched.has_left() => Ok(Err(why)),
+            Err(error) => Err(error),
         }
     }
 }

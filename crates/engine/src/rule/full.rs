@@ -12,16 +12,14 @@ use std::sync::Arc;
 use datafusion::common::{JoinType, Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
-use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::{HashJoinExec, HashJoinExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::union::UnionExec;
 
+use super::stable::is_same_each_time;
 use crate::fixes::nested_loops_again::ReexecutableExec;
-use crate::scan::HeadraceScanExec;
 
 /// The two halves of a full join.
 pub struct Halves {
@@ -37,7 +35,8 @@ pub struct Halves {
 pub fn halves(join: &HashJoinExec) -> Result<Option<Halves>> {
     let sides = [join.left(), join.right()];
     let is_full = *join.join_type() == JoinType::Full && join.fetch().is_none();
-    if !is_full || !sides.into_iter().all(is_same_each_time) {
+    let may_be_twice = |side| is_same_each_time(side) && !has_groups(side);
+    if !is_full || !sides.into_iter().all(may_be_twice) {
         return Ok(None);
     }
     let half = |join_type| {
@@ -81,17 +80,7 @@ impl Halves {
     }
 }
 
-/// Whether a plan gives the same rows whenever it is run: whatever is computed of the rows of files, but
-/// no first ones in whatever order they come, no sums of floats, and nothing random.
-fn is_same_each_time(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let is_stable = if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        !is_volatile(filter.predicate())
-    } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-        !projection.expr().iter().any(|column| is_volatile(&column.expr))
-    } else {
-        plan.is::<HeadraceScanExec>()
-            || plan.is::<HashJoinExec>()
-            || plan.is::<CoalescePartitionsExec>()
-    };
-    is_stable && plan.fetch().is_none() && plan.children().into_iter().all(is_same_each_time)
+/// Whether a plan has groups, which would be made twice.
+fn has_groups(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<AggregateExec>() || plan.children().into_iter().any(has_groups)
 }

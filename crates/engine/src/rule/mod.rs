@@ -28,6 +28,7 @@ mod raw;
 mod reduce;
 mod regex;
 mod sizes;
+mod stable;
 mod translate;
 pub mod types;
 mod windows;
@@ -149,7 +150,7 @@ impl Rewriter<'_> {
                 }
             };
             if pays {
-                // The next window has its number.
+                // The next one has its number: there are no windows below.
                 (plan, rewritten) = (tried.plan, with_join);
             } else {
                 number += 1;
@@ -376,14 +377,19 @@ fn order_key(key: &PhysicalSortExpr) -> Option<OrderKey> {
 /// Whether projections and filters at most stand between a node and a join or scan. What
 /// stands above an aggregation, a sort or a window was never meant for a pipeline.
 fn begins_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let has_groups = || plan.downcast_ref::<DataSourceExec>().is_some_and(reads_row_groups);
     let joins =
         plan.is::<HashJoinExec>() || plan.is::<CrossJoinExec>() || plan.is::<NestedLoopJoinExec>();
-    if joins || plan.is::<HeadraceScanExec>() || has_groups() {
+    if joins || is_streamed(plan) {
         return true;
     }
     let passes = plan.is::<FilterExec>() || plan.is::<ProjectionExec>();
     passes && plan.children().into_iter().all(begins_rows)
+}
+
+/// Whether a plan is a scan that pipelines read themselves.
+fn is_streamed(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<HeadraceScanExec>()
+        || plan.downcast_ref::<DataSourceExec>().is_some_and(reads_row_groups)
 }
 
 /// The columns of a plan by their names.

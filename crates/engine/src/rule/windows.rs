@@ -4,15 +4,16 @@
 //! sum(x) over (partition by k) of S   =   S join (select k, sum(x) from S group by k) on k, where NULL equals NULL
 //! ```
 //!
-//! Rows are not sorted for that, and pipelines can do it. S is read twice: this pays where it is the rows of one table, or groups
-//! that are made once for both (`headrace_ir::Program::with_shared_groups`). Whether they are is known when the plan is
-//! rewritten: each window is tried.
+//! Rows are not sorted for that, and pipelines can do it. S is read once more for each window: this pays where it is the rows of
+//! one table, or groups that are made once for all (`headrace_ir::Program::with_shared_groups`). Whether they are is known when
+//! the plan is rewritten: windows are tried, with those below them.
 
 use std::sync::Arc;
 
 use datafusion::common::{NullEquality, Result};
 use datafusion::logical_expr::{JoinType, WindowFrame, WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::window::{PlainAggregateWindowExpr, WindowExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
@@ -21,50 +22,51 @@ use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, PartitionMode,
 };
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
-use datafusion::physical_plan::windows::WindowAggExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
-use super::with_children;
+use super::stable::is_same_each_time;
+use super::{is_streamed, with_children};
 use crate::exec::PipelineExec;
-use crate::scan::HeadraceScanExec;
 
-/// A plan with one of its windows as a join.
+/// A plan with some of its windows, one above the other, as joins.
 pub struct Tried {
     /// The plan.
     pub plan: Arc<dyn ExecutionPlan>,
-    /// Whether the rows that are read twice are those of one table.
+    /// Whether the rows that are read several times are those of one table.
     pub is_of_table: bool,
 }
 
-/// How many windows could be joins.
-pub fn candidates(plan: &Arc<dyn ExecutionPlan>) -> usize {
-    let below: usize = plan.children().into_iter().map(candidates).sum();
-    below + usize::from(joined(plan).is_some())
+/// The plan with the windows of a number as joins; those above others have smaller numbers.
+pub fn tried(plan: &Arc<dyn ExecutionPlan>, mut number: usize) -> Result<Option<Tried>> {
+    try_at(plan, &mut number)
 }
 
-/// The plan with the window of a number as a join; those below others have smaller numbers.
-pub fn tried(plan: &Arc<dyn ExecutionPlan>, number: usize) -> Result<Option<Tried>> {
-    let mut before = 0;
+fn try_at(plan: &Arc<dyn ExecutionPlan>, number: &mut usize) -> Result<Option<Tried>> {
+    if let Some(joined) = joined(plan) {
+        if *number == 0 {
+            return Ok(Some(joined));
+        }
+        *number -= 1;
+    }
     let children = plan.children();
     for (place, child) in children.iter().enumerate() {
-        let own = candidates(child);
-        if number < before + own {
-            let Some(tried) = tried(child, number - before)? else { return Ok(None) };
+        if let Some(tried) = try_at(child, number)? {
             let mut children: Vec<_> = children.iter().map(|child| Arc::clone(child)).collect();
             children[place] = tried.plan;
             let plan = with_children(Arc::clone(plan), children)?;
             return Ok(Some(Tried { plan, ..tried }));
         }
-        before += own;
     }
-    Ok(joined(plan).filter(|_| number == before))
+    Ok(None)
 }
 
-/// Joins that no pipeline has, and readers of groups that are made once.
+/// Windows and joins that no pipeline has, and stages that pipelines make once for several readers.
 #[derive(Clone, Copy, Default)]
 pub struct Reading {
+    windows: usize,
     joins: usize,
-    readers: usize,
+    shared: usize,
 }
 
 impl Reading {
@@ -78,58 +80,95 @@ impl Reading {
     fn add(&mut self, plan: &Arc<dyn ExecutionPlan>) {
         if let Some(pipeline) = plan.downcast_ref::<PipelineExec>() {
             let program = &pipeline.planned().program;
-            self.readers += (0..program.stages.len()).filter(|&s| program.is_shared(s)).count();
+            self.shared += (0..program.stages.len()).filter(|&s| program.is_shared(s)).count();
         }
         let is_join = plan.is::<HashJoinExec>()
             || plan.is::<CrossJoinExec>()
             || plan.is::<NestedLoopJoinExec>();
         self.joins += usize::from(is_join);
+        self.windows += usize::from(is_window(plan));
         plan.children().into_iter().for_each(|child| self.add(child));
     }
 
-    /// Whether a join in place of a window pays, by the plan that was rewritten with it.
-    pub fn pays(&self, with_join: &Self, is_of_table: bool) -> bool {
-        with_join.joins <= self.joins && (is_of_table || with_join.readers > self.readers)
+    /// Whether joins in place of windows pay, by the plan that was rewritten with them.
+    pub fn pays(&self, with_joins: &Self, is_of_table: bool) -> bool {
+        let are_pipelines = with_joins.joins <= self.joins && with_joins.windows < self.windows;
+        are_pipelines && (is_of_table || with_joins.shared > self.shared)
     }
 }
 
-/// A window as a join, if it may be one.
+fn is_window(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>()
+}
+
+fn has_window(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    is_window(plan) || plan.children().into_iter().any(has_window)
+}
+
+/// A window, with those below it, as joins of the rows below all, if they may be.
 fn joined(plan: &Arc<dyn ExecutionPlan>) -> Option<Tried> {
-    let window = plan.downcast_ref::<WindowAggExec>()?;
-    let (input, exprs) = (window.input(), window.window_expr());
-    let keys = exprs.first()?.partition_by();
-    let totals = exprs.iter().map(|expr| whole_total(expr, keys)).collect::<Option<Vec<_>>>()?;
-    let schema = input.schema();
-    let may_be_key = |key: &Arc<dyn PhysicalExpr>| {
-        // The planner tells floats apart that are equal as keys of groups.
-        !is_volatile(key) && key.data_type(&schema).is_ok_and(|of| !of.is_floating())
-    };
-    if !keys.iter().all(may_be_key) {
+    let mut windows = Vec::new();
+    let mut rows = plan;
+    while let Some(window) = rows.downcast_ref::<WindowAggExec>() {
+        windows.push(window);
+        rows = window.input();
+    }
+    if windows.is_empty() || has_window(rows) || !is_same_each_time(rows) {
         return None;
     }
-    let plan = join(input, keys, totals).ok()?;
-    (plan.schema() == window.schema()).then(|| Tried { plan, is_of_table: is_of_table(input) })
+    let mut all = Arc::clone(rows);
+    for window in windows.into_iter().rev() {
+        all = with_totals(all, rows, window)?;
+    }
+    (all.schema() == plan.schema()).then(|| Tried { plan: all, is_of_table: is_of_table(rows) })
+}
+
+/// Rows with the totals of a window beside them, which are those of the first of them.
+fn with_totals(
+    all: Arc<dyn ExecutionPlan>,
+    rows: &Arc<dyn ExecutionPlan>,
+    window: &WindowAggExec,
+) -> Option<Arc<dyn ExecutionPlan>> {
+    let exprs = window.window_expr();
+    let keys = exprs.first()?.partition_by();
+    let totals = exprs.iter().map(|expr| whole_total(expr, keys)).collect::<Option<Vec<_>>>()?;
+    let schema = rows.schema();
+    let may_be_key = |key: &Arc<dyn PhysicalExpr>| {
+        // The planner tells floats apart that are equal as keys of groups.
+        key.data_type(&schema).is_ok_and(|of| !of.is_floating())
+    };
+    let arguments = totals.iter().flat_map(|total| total.get_aggregate_expr().expressions());
+    let mut read = keys.iter().cloned().chain(arguments);
+    let columns = schema.fields().len();
+    let is_of_rows = |expr: Arc<dyn PhysicalExpr>| {
+        let columns_read = collect_columns(&expr);
+        !is_volatile(&expr) && columns_read.iter().all(|column| column.index() < columns)
+    };
+    if !keys.iter().all(may_be_key) || !read.all(is_of_rows) {
+        return None;
+    }
+    join(all, rows, keys, &totals).ok()
 }
 
 fn join(
-    input: &Arc<dyn ExecutionPlan>,
+    all: Arc<dyn ExecutionPlan>,
+    rows: &Arc<dyn ExecutionPlan>,
     keys: &[Arc<dyn PhysicalExpr>],
-    totals: Vec<&PlainAggregateWindowExpr>,
+    totals: &[&PlainAggregateWindowExpr],
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let name = |key: usize| format!("partition {key}");
     let named = keys.iter().enumerate().map(|(at, key)| (Arc::clone(key), name(at))).collect();
     let calls: Vec<_> = totals.iter().map(|it| Arc::new(it.get_aggregate_expr().clone())).collect();
     let (by, filters) = (PhysicalGroupBy::new_single(named), vec![None; calls.len()]);
-    let mode = AggregateMode::Single;
-    let groups =
-        AggregateExec::try_new(mode, by, calls, filters, Arc::clone(input), input.schema())?;
-    let (groups, first) = (Arc::new(groups) as Arc<dyn ExecutionPlan>, keys.len() + totals.len());
+    let (mode, first) = (AggregateMode::Single, keys.len() + calls.len());
+    let groups = AggregateExec::try_new(mode, by, calls, filters, Arc::clone(rows), rows.schema())?;
+    let groups: Arc<dyn ExecutionPlan> = Arc::new(groups);
     let joined: Arc<dyn ExecutionPlan> = match keys {
-        [] => Arc::new(CrossJoinExec::new(groups, Arc::clone(input))),
+        [] => Arc::new(CrossJoinExec::new(groups, all)),
         _ => {
             let key = |at: usize| Arc::new(Column::new(&name(at), at)) as Arc<dyn PhysicalExpr>;
             let on = keys.iter().enumerate().map(|(at, of)| (key(at), Arc::clone(of))).collect();
-            HashJoinExecBuilder::new(groups, Arc::clone(input), on, JoinType::Inner)
+            HashJoinExecBuilder::new(groups, all, on, JoinType::Inner)
                 .with_null_equality(NullEquality::NullEqualsNull)
                 .with_partition_mode(PartitionMode::Auto)
                 .build_exec()?
@@ -144,6 +183,12 @@ fn join(
     Ok(Arc::new(ProjectionExec::try_new(columns.collect::<Vec<_>>(), joined)?))
 }
 
+/// Aggregates for which the order of rows is nothing.
+const UNORDERED: [&str; 11] = [
+    "count", "sum", "avg", "min", "max", "var", "var_pop", "stddev", "stddev_pop", "bool_and",
+    "bool_or",
+];
+
 /// A window expression as the aggregate of all rows of its partition, if it is that of these keys.
 fn whole_total<'a>(
     expr: &'a Arc<dyn WindowExpr>,
@@ -151,7 +196,9 @@ fn whole_total<'a>(
 ) -> Option<&'a PlainAggregateWindowExpr> {
     let total = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>()?;
     let is_whole = is_whole(expr.get_window_frame(), expr.order_by().is_empty());
-    (is_whole && expr.partition_by() == keys && !is_filtered(total)).then_some(total)
+    let is_unordered = UNORDERED.contains(&total.get_aggregate_expr().fun().name());
+    let is_of_keys = expr.partition_by() == keys;
+    (is_whole && is_unordered && is_of_keys && !is_filtered(total)).then_some(total)
 }
 
 fn is_whole(frame: &WindowFrame, is_unordered: bool) -> bool {
@@ -169,17 +216,8 @@ fn is_filtered(total: &PlainAggregateWindowExpr) -> bool {
     !format!("{total:?}").ends_with("filter: None }")
 }
 
-/// Whether a plan gives the rows of one table, the same ones each time.
+/// Whether a plan gives the rows of one table.
 fn is_of_table(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    if plan.fetch().is_some() {
-        return false;
-    }
-    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        return !is_volatile(filter.predicate()) && is_of_table(filter.input());
-    }
-    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-        let is_stable = !projection.expr().iter().any(|column| is_volatile(&column.expr));
-        return is_stable && is_of_table(projection.input());
-    }
-    plan.is::<HeadraceScanExec>()
+    let passes = plan.is::<FilterExec>() || plan.is::<ProjectionExec>();
+    is_streamed(plan) || passes && plan.children().into_iter().all(is_of_table)
 }

@@ -26,7 +26,6 @@ async fn totals_of_whole_partitions_are_joins_where_that_pays() {
     let groups = "(SELECT f_color, f_dim, count(*) n FROM fact GROUP BY f_color, f_dim)";
     let joined = async |over: &str, from: &str| {
         let plan = ask(&session, &format!("EXPLAIN SELECT *, {over} FROM {from}")).await;
-        assert_eq!(plan.contains("WindowAggExec"), !plan.contains("partition 0 ="), "{plan}");
         !plan.contains("WindowAggExec")
     };
     for (over, from) in [
@@ -45,6 +44,11 @@ async fn totals_of_whole_partitions_are_joins_where_that_pays() {
         ("sum(f_id) OVER (PARTITION BY f_color ORDER BY f_id)", "fact"),
         ("count(*) FILTER (WHERE f_id > 7) OVER (PARTITION BY f_color)", "fact"),
         ("first_value(f_id) OVER (PARTITION BY f_color)", "fact"),
+        ("array_agg(f_id) OVER (PARTITION BY f_color)", "fact"),
+        (
+            "sum(n) OVER (PARTITION BY f_color)",
+            "(SELECT *, f_id AS n FROM fact WHERE random() < 0.5)",
+        ),
         ("count(*) OVER (PARTITION BY p_score)", "people"),
         ("count(*) OVER (PARTITION BY cast(random() * 3 AS int))", "fact"),
         // Rows of joins, or the first ones, would be made twice.
@@ -74,7 +78,7 @@ async fn groups_that_several_read_are_held_or_made_again() {
             .await;
         let sql = twice(&table);
         let plan = ask(&session, &format!("EXPLAIN ANALYZE {sql}")).await;
-        assert_eq!(plan.matches("by k").count(), 1, "{plan}");
+        assert_eq!(plan.matches(&format!("] {ROWS} rows, ")).count(), 1, "{plan}");
         assert_eq!(plan.contains(&format!("{ROWS} rows, host memory")), is_held, "{plan}");
         let of_pipelines = ask(&session, &sql).await;
         ask(&session, "SET headrace.processor = 'off'").await;
