@@ -14,8 +14,8 @@ use headrace_pipeline::WhyNot;
 pub(crate) const TEXT_KEY_BYTES: usize = 32;
 pub(crate) const LONG_TEXT: u8 = 255;
 
-/// Bytes of a key at most.
-const KEY_BYTES_MAX: usize = 256;
+/// Bytes of a key at most: kernels hold it in registers. A grouping by 202 bytes did not answer within a minute.
+const KEY_BYTES_MAX: usize = 160;
 
 /// One key within the words of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ pub struct KeyPart {
 pub struct KeyLayout {
     /// One per key.
     pub parts: Vec<KeyPart>,
-    /// 64-bit words of all: 1 to 32.
+    /// 64-bit words of all: 1 to 20.
     pub words: usize,
     /// Keys that are texts.
     pub texts: usize,

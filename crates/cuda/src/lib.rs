@@ -29,7 +29,7 @@
 //! # What it takes
 //!
 //! The processor takes filters, computed columns, and inner, left, semi and anti probes. It aggregates (count, sum,
-//! avg, min, max) by dense groups or by hashed ones. The keys of hashed groups and of builds take at most 256 bytes; a
+//! avg, min, max) by dense groups or by hashed ones. The keys of hashed groups and of builds take at most 160 bytes; a
 //! text counts as 32, however long it is. There may be any number of groups (`groups.rs` says how). Rows come back one by one,
 //! or the host keeps the first of them where they have an order.
 //!

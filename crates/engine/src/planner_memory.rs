@@ -28,6 +28,8 @@ pub use crate::fixes::sort_reservations::shared;
 const PARTITION_BYTES_MIN: usize = 64 << 20;
 /// A batch takes at most one part in so many of what a partition has: two spill files merge in half of it.
 const BATCHES_A_PARTITION: usize = 16;
+/// Operators that cannot spill have one part in so many of the memory to themselves: those that can would take all.
+const UNSPILLABLE_SHARE: usize = 8;
 /// Of rows of which nothing is known.
 const ROW_BYTES: usize = 512;
 /// No smaller batches, as long as they take no more than a quarter of what a partition has: each has its price.
@@ -54,7 +56,8 @@ pub fn limited(
     *in_place = (*in_place).min(share / 8);
     let held = Mutex::new(budget.reserve_nothing(MemoryUse::Planner));
     let budget = Arc::clone(budget);
-    Ok(Arc::new(BudgetPool { pool: FairSpillPool::new(bytes), budget, held }))
+    let pool = FairSpillPool::new(bytes - bytes / UNSPILLABLE_SHARE);
+    Ok(Arc::new(BudgetPool { pool, bytes, budget, held }))
 }
 
 /// The budget that the planner's operators have a share of; `None`: no limit.
@@ -73,12 +76,26 @@ pub fn rows_at_once(share: usize, row_bytes: usize, rows_max: usize) -> usize {
 /// ask for makes caches give way first.
 #[derive(Debug)]
 struct BudgetPool {
+    /// What those that can spill share fairly.
     pool: FairSpillPool,
+    /// What all share.
+    bytes: usize,
     budget: Arc<MemoryBudget>,
     held: Mutex<Reservation>,
 }
 
 impl BudgetPool {
+    /// Gives an operator that cannot spill what those that can must leave; whether there is so much.
+    fn take_left(&self, reservation: &MemoryReservation, additional: usize) -> bool {
+        let _alone = self.held.lock();
+        let is_left = !reservation.consumer().can_spill()
+            && self.pool.reserved().saturating_add(additional) <= self.bytes;
+        if is_left {
+            self.pool.grow(reservation, additional);
+        }
+        is_left
+    }
+
     /// Reserves what operators hold by now.
     fn settle(&self) -> std::result::Result<(), OutOfBudget> {
         let mut held = self.held.lock();
@@ -87,15 +104,7 @@ impl BudgetPool {
 }
 
 /// The error for an operator whose request is refused. Operators that can spill do so when they get it.
-fn exhausted(
-    operator: &str,
-    (more, held): (usize, usize),
-    pool: &FairSpillPool,
-) -> DataFusionError {
-    let limit = match pool.memory_limit() {
-        MemoryLimit::Finite(bytes) => bytes,
-        _ => usize::MAX,
-    };
+fn exhausted(operator: &str, (more, held): (usize, usize), limit: usize) -> DataFusionError {
     let [more, held, limit] = [more, held, limit].map(|bytes| bytes as f64 / 1e6);
     DataFusionError::ResourcesExhausted(format!(
         "out of host memory: {operator} needs {more:.1} MB beside the {held:.1} MB that it holds, of the {limit:.1} MB that \
@@ -135,12 +144,15 @@ impl MemoryPool for BudgetPool {
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let held = reservation.size();
-        self.pool.try_grow(reservation, additional).map_err(|refused| match refused {
-            DataFusionError::ResourcesExhausted(_) => {
-                exhausted(reservation.consumer().name(), (additional, held), &self.pool)
+        match self.pool.try_grow(reservation, additional) {
+            Err(DataFusionError::ResourcesExhausted(_))
+                if self.take_left(reservation, additional) => {}
+            Err(DataFusionError::ResourcesExhausted(_)) => {
+                let name = reservation.consumer().name();
+                return Err(exhausted(name, (additional, held), self.bytes));
             }
-            other => other,
-        })?;
+            other => other?,
+        }
         self.settle().map_err(|refused| {
             self.pool.shrink(reservation, additional);
             DataFusionError::ResourcesExhausted(refused.to_string())
@@ -152,7 +164,7 @@ impl MemoryPool for BudgetPool {
     }
 
     fn memory_limit(&self) -> MemoryLimit {
-        self.pool.memory_limit()
+        MemoryLimit::Finite(self.bytes)
     }
 }
 

@@ -100,15 +100,16 @@ impl Pipeline {
     fn groups_with(&self, other: &Self) -> Option<Both> {
         let source = self.source.with_columns_of(&other.source)?;
         let (stage, other) = (self.reading(&source), other.reading(&source));
-        let (keys, sets, own) = stage.sink.groups()?;
-        let (other_keys, other_sets, others) = other.sink.groups()?;
-        if (&stage.steps, keys, sets) != (&other.steps, other_keys, other_sets) {
+        let (own, others) = (stage.sink.groups()?, other.sink.groups()?);
+        let is_same =
+            (&stage.steps, own.keys, own.sets) == (&other.steps, others.keys, others.sets);
+        if !is_same {
             return None;
         }
-        let first = keys.len() + usize::from(!sets.is_empty());
-        let mut calls = own.to_vec();
+        let first = own.keys.len() + usize::from(!own.sets.is_empty());
+        let mut calls = own.calls.to_vec();
         let mut columns: Vec<usize> = (0..first).collect();
-        for call in others {
+        for call in others.calls {
             let place = calls.iter().position(|own| own == call).unwrap_or(calls.len());
             if place == calls.len() {
                 calls.push(call.clone());
@@ -116,7 +117,7 @@ impl Pipeline {
             columns.push(first + place);
         }
         // Distinct calls become stages that have no place for some others.
-        if calls.len() > own.len() && calls.iter().any(AggregateCall::is_distinct) {
+        if calls.len() > own.calls.len() && calls.iter().any(AggregateCall::is_distinct) {
             return None;
         }
         Some(Both { source, calls, columns })
@@ -162,15 +163,22 @@ impl Source {
 }
 
 impl Sink {
-    /// Keys, grouping sets and calls of groups that are results.
-    fn groups(&self) -> Option<(&[NamedExpr], &[Vec<usize>], &[AggregateCall])> {
+    /// Of groups that are results, what makes them.
+    fn groups(&self) -> Option<Groups<'_>> {
         match self {
             Self::Aggregate { keys, sets, calls, output: AggregateOutput::Final } => {
-                Some((keys, sets, calls))
+                Some(Groups { keys, sets, calls })
             }
             _ => None,
         }
     }
+}
+
+/// Keys, grouping sets and calls.
+struct Groups<'a> {
+    keys: &'a [NamedExpr],
+    sets: &'a [Vec<usize>],
+    calls: &'a [AggregateCall],
 }
 
 #[cfg(test)]

@@ -4,7 +4,10 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::RecordBatch;
+use arrow_schema::Schema;
+use headrace_columns::column::arrow_field;
 use headrace_cuda::GroupsLeft;
+use headrace_format::batches::{BatchTable, Ready};
 use headrace_io::{Kept, Reservation, decimal_bytes};
 use headrace_ir::{Pipeline, Program, Sink};
 use headrace_pipeline::build::{BuildIndex, BuildOptions, Chains, Heads};
@@ -16,6 +19,7 @@ use crate::build_cache::{BuildKey, HeldBuild};
 use crate::error::RunError;
 use crate::parts::file_bytes;
 use crate::report::{Place, StageReport};
+use crate::table::StreamTable;
 
 /// The result that a stage keeps for those that probe it. A stage that ends in rows or groups has none: its output
 /// goes to the stage that reads it, or out. Groups that several read are held beside ([`Graph::hold`], [`Graph::beyond`]).
@@ -37,6 +41,17 @@ pub struct HeldRows {
     pub why_not: Option<WhyNot>,
     /// The memory that they take.
     pub memory: Reservation,
+}
+
+impl HeldRows {
+    /// As a table for one reader of the stage.
+    pub fn table(&self, stage: &Pipeline) -> StreamTable {
+        let columns = stage.sink.output().unwrap_or_default();
+        let schema = Schema::new(columns.iter().map(arrow_field).collect::<Vec<_>>());
+        let batches = self.batches.clone().into_iter().map(Ok);
+        let name = &stage.source.table;
+        StreamTable::new(name, Arc::new(BatchTable::new(name, &schema, Ready(batches))))
+    }
 }
 
 /// A stage that is done.

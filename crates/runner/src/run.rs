@@ -24,7 +24,6 @@ use crate::report::{Place, RunReport, StageReport};
 use crate::runner::Runner;
 use crate::settings::{Fallback, Processor, Settings};
 use crate::share::SharingRun;
-use crate::shared::held_table;
 use crate::table::StreamTable;
 use crate::task::{Done, Emit, OnDevice, Outlet, Task};
 use crate::{cpu, cuda};
@@ -361,7 +360,7 @@ impl Run<'_> {
                 on_device(left)?.map_err(RunError::WhyNot)
             }
             Input::Stage(stage) if let Some(held) = graph.held(*stage) => {
-                let table = held_table(graph.stage(*stage)?, held);
+                let table = held.table(graph.stage(*stage)?);
                 let (settings, groups) = (on_cpu(settings), self.runner.groups_above());
                 Ok(on_host(&table, &settings, &groups)?.with_why_not(held.why_not.clone()))
             }

@@ -8,15 +8,10 @@
 //! Where one reader cannot run on the GPU, the groups come to the host for all. What takes more than a part of the
 //! operators' memory is not held: each reader has the stage run again.
 
-use std::sync::Arc;
-
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
-use headrace_columns::column::arrow_field;
 use headrace_cuda::GroupsLeft;
-use headrace_format::batches::{BatchTable, Ready};
 use headrace_io::{MemoryUse, Reservation};
-use headrace_ir::{Input, Pipeline, Sink};
+use headrace_ir::{Input, Sink};
 use headrace_pipeline::WhyNot;
 use headrace_spill::batch_bytes;
 use parking_lot::Mutex;
@@ -25,7 +20,6 @@ use crate::builds::{HELD_SHARE, Making};
 use crate::error::RunError;
 use crate::graph::{Beyond, Graph, HeldRows};
 use crate::run::Run;
-use crate::table::StreamTable;
 use crate::task::{Emit, OnDevice, Outlet, TakenGroups};
 
 /// What comes of a stage whose groups are kept.
@@ -126,13 +120,4 @@ impl Run<'_> {
             Err(error) => Err(error),
         }
     }
-}
-
-/// Held groups as a table for one reader.
-pub fn held_table(stage: &Pipeline, held: &Arc<HeldRows>) -> StreamTable {
-    let columns = stage.sink.output().unwrap_or_default();
-    let schema = Schema::new(columns.iter().map(arrow_field).collect::<Vec<_>>());
-    let batches = held.batches.clone().into_iter().map(Ok);
-    let name = &stage.source.table;
-    StreamTable::new(name, Arc::new(BatchTable::new(name, &schema, Ready(batches))))
 }

@@ -22,6 +22,7 @@ mod full;
 mod functions;
 mod fuse;
 mod graph;
+mod nodes;
 mod order;
 mod program;
 mod raw;
@@ -48,7 +49,6 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -57,13 +57,13 @@ use headrace_ir::{FirstGroups, NamedExpr, OrderKey};
 use headrace_pipeline::WhyNot;
 use headrace_runner::{Fallback, Processor, Runner, Settings};
 
-use crate::catalog::reads_row_groups;
 use crate::config::settings_of;
 use crate::error::forbidden;
 use crate::exec::{OrderExec, PipelineExec};
 use crate::planner_rules::physical_rules;
 use crate::scan::HeadraceScanExec;
 use graph::Graph;
+use nodes::{is_streamed, with_children};
 use program::{SinkSpec, assemble};
 use translate::InputColumn;
 use windows::Reading;
@@ -386,12 +386,6 @@ fn begins_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
     passes && plan.children().into_iter().all(begins_rows)
 }
 
-/// Whether a plan is a scan that pipelines read themselves.
-fn is_streamed(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.is::<HeadraceScanExec>()
-        || plan.downcast_ref::<DataSourceExec>().is_some_and(reads_row_groups)
-}
-
 /// The columns of a plan by their names.
 fn named(columns: Vec<InputColumn>, schema: &Schema) -> Result<Vec<NamedExpr>, WhyNot> {
     let named = columns.into_iter().zip(schema.fields());
@@ -402,11 +396,4 @@ fn note(reasons: &mut Vec<WhyNot>, reason: WhyNot) {
     if !reasons.contains(&reason) {
         reasons.push(reason);
     }
-}
-
-fn with_children(
-    plan: Arc<dyn ExecutionPlan>,
-    children: Vec<Arc<dyn ExecutionPlan>>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    plan.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }

@@ -28,8 +28,8 @@ use headrace_ir::{Expr, ProbeKind, Register};
 
 use super::builds::REDUCER_ROW_BYTES;
 use super::graph::{Filtered, Graph, Leaf};
+use super::nodes::with_children;
 use super::sizes::scanned_bytes;
-use super::with_children;
 
 /// Leaves out groups that cannot be part of the answer, where a table of keys takes at most so many bytes.
 pub fn reduce_groups(graph: &mut Graph, keys_bytes_max: u64) {

@@ -11,7 +11,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
-use super::is_streamed;
+use super::nodes::is_streamed;
 
 /// Whether a plan gives the same rows whenever it is run: whatever is computed of the rows of files, but
 /// no first ones in whatever order they come, no sums of floats, and nothing random.

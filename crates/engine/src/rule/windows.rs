@@ -10,8 +10,10 @@
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{NullEquality, Result};
 use datafusion::logical_expr::{JoinType, WindowFrame, WindowFrameBound, WindowFrameUnits};
+use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::window::{PlainAggregateWindowExpr, WindowExpr};
@@ -25,8 +27,8 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
+use super::nodes::{is_streamed, with_children};
 use super::stable::is_same_each_time;
-use super::{is_streamed, with_children};
 use crate::exec::PipelineExec;
 
 /// A plan with some of its windows, one above the other, as joins.
@@ -105,60 +107,123 @@ fn has_window(plan: &Arc<dyn ExecutionPlan>) -> bool {
     is_window(plan) || plan.children().into_iter().any(has_window)
 }
 
+/// Windows one above the other as joins.
+struct Chain<'a> {
+    /// The rows below all windows.
+    rows: &'a Arc<dyn ExecutionPlan>,
+    /// These with the totals of the windows so far beside them.
+    all: Arc<dyn ExecutionPlan>,
+    /// Of each column of `all`, which of `rows` it is.
+    origins: Vec<Option<usize>>,
+}
+
 /// A window, with those below it, as joins of the rows below all, if they may be.
 fn joined(plan: &Arc<dyn ExecutionPlan>) -> Option<Tried> {
-    let mut windows = Vec::new();
-    let mut rows = plan;
-    while let Some(window) = rows.downcast_ref::<WindowAggExec>() {
-        windows.push(window);
-        rows = window.input();
-    }
-    if windows.is_empty() || has_window(rows) || !is_same_each_time(rows) {
+    if !plan.is::<WindowAggExec>() {
         return None;
     }
-    let mut all = Arc::clone(rows);
-    for window in windows.into_iter().rev() {
-        all = with_totals(all, rows, window)?;
-    }
-    (all.schema() == plan.schema()).then(|| Tried { plan: all, is_of_table: is_of_table(rows) })
+    let Chain { rows, all, .. } = chain(plan)?;
+    let may_be_read_again = !has_window(rows) && is_same_each_time(rows);
+    (may_be_read_again && all.schema() == plan.schema())
+        .then(|| Tried { plan: all, is_of_table: is_of_table(rows) })
 }
 
-/// Rows with the totals of a window beside them, which are those of the first of them.
-fn with_totals(
-    all: Arc<dyn ExecutionPlan>,
-    rows: &Arc<dyn ExecutionPlan>,
-    window: &WindowAggExec,
-) -> Option<Arc<dyn ExecutionPlan>> {
-    let exprs = window.window_expr();
-    let keys = exprs.first()?.partition_by();
-    let totals = exprs.iter().map(|expr| whole_total(expr, keys)).collect::<Option<Vec<_>>>()?;
-    let schema = rows.schema();
-    let may_be_key = |key: &Arc<dyn PhysicalExpr>| {
+fn chain(plan: &Arc<dyn ExecutionPlan>) -> Option<Chain<'_>> {
+    if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
+        return chain(window.input())?.with_totals(window);
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>()
+        && is_above_window(projection)
+    {
+        return chain(projection.input())?.projected(projection);
+    }
+    let origins = (0..plan.schema().fields().len()).map(Some).collect();
+    Some(Chain { rows: plan, all: Arc::clone(plan), origins })
+}
+
+fn is_above_window(projection: &ProjectionExec) -> bool {
+    let below = projection.input();
+    let above = |projection: &ProjectionExec| is_above_window(projection);
+    below.is::<WindowAggExec>() || below.downcast_ref::<ProjectionExec>().is_some_and(above)
+}
+
+impl Chain<'_> {
+    /// The same columns, fewer or in another order.
+    fn projected(self, projection: &ProjectionExec) -> Option<Self> {
+        let origin = |column: &ProjectionExpr| {
+            let column = column.expr.downcast_ref::<Column>()?;
+            self.origins.get(column.index()).copied()
+        };
+        let origins = projection.expr().iter().map(origin).collect::<Option<Vec<_>>>()?;
+        let all = ProjectionExec::try_new(projection.expr().to_vec(), self.all).ok()?;
+        Some(Self { all: Arc::new(all), origins, ..self })
+    }
+
+    /// Beside them the totals of a window over their columns.
+    fn with_totals(self, window: &WindowAggExec) -> Option<Self> {
+        let exprs = window.window_expr();
+        let keys = exprs.first()?.partition_by();
+        let schema = self.rows.schema();
+        let calls = exprs.iter().map(|expr| {
+            let call = whole_total(expr, keys)?.get_aggregate_expr();
+            let arguments = call.expressions().into_iter().map(|of| self.over_rows(of));
+            let arguments = arguments.collect::<Option<Vec<_>>>()?;
+            AggregateExprBuilder::new(Arc::new(call.fun().clone()), arguments)
+                .schema(Arc::clone(&schema))
+                .alias(call.name())
+                .with_distinct(call.is_distinct())
+                .with_ignore_nulls(call.ignore_nulls())
+                .build()
+                .map(Arc::new)
+                .ok()
+        });
+        let calls = calls.collect::<Option<Vec<_>>>()?;
+        let of_rows = keys.iter().map(|key| self.over_rows(Arc::clone(key)));
+        let of_rows = of_rows.collect::<Option<Vec<_>>>()?;
         // The planner tells floats apart that are equal as keys of groups.
-        key.data_type(&schema).is_ok_and(|of| !of.is_floating())
-    };
-    let arguments = totals.iter().flat_map(|total| total.get_aggregate_expr().expressions());
-    let mut read = keys.iter().cloned().chain(arguments);
-    let columns = schema.fields().len();
-    let is_of_rows = |expr: Arc<dyn PhysicalExpr>| {
-        let columns_read = collect_columns(&expr);
-        !is_volatile(&expr) && columns_read.iter().all(|column| column.index() < columns)
-    };
-    if !keys.iter().all(may_be_key) || !read.all(is_of_rows) {
-        return None;
+        let may_be_key =
+            |key: &Arc<dyn PhysicalExpr>| key.data_type(&schema).is_ok_and(|of| !of.is_floating());
+        if !of_rows.iter().all(may_be_key) {
+            return None;
+        }
+        let Self { rows, all, mut origins } = self;
+        origins.resize(origins.len() + calls.len(), None);
+        let all = join(all, keys, (rows, of_rows, calls)).ok()?;
+        Some(Self { rows, all, origins })
     }
-    join(all, rows, keys, &totals).ok()
+
+    /// An expression as one over the rows below all windows, if it reads no totals and gives the same each time.
+    fn over_rows(&self, expr: Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
+        if is_volatile(&expr) {
+            return None;
+        }
+        let columns = collect_columns(&expr);
+        let origin = |column: &Column| self.origins.get(column.index()).copied().flatten();
+        if !columns.iter().all(|column| origin(column).is_some()) {
+            return None;
+        }
+        let moved = expr.transform(|expr| {
+            let moved = expr.downcast_ref::<Column>().and_then(|column| {
+                Some(Arc::new(Column::new(column.name(), origin(column)?)) as Arc<dyn PhysicalExpr>)
+            });
+            Ok(moved.map_or_else(|| Transformed::no(expr), Transformed::yes))
+        });
+        moved.ok().map(|moved| moved.data)
+    }
 }
 
+/// Rows, the expressions that they are grouped by, and totals of these groups.
+type Grouped<'a> =
+    (&'a Arc<dyn ExecutionPlan>, Vec<Arc<dyn PhysicalExpr>>, Vec<Arc<AggregateFunctionExpr>>);
+
+/// Joins rows with totals by keys.
 fn join(
     all: Arc<dyn ExecutionPlan>,
-    rows: &Arc<dyn ExecutionPlan>,
     keys: &[Arc<dyn PhysicalExpr>],
-    totals: &[&PlainAggregateWindowExpr],
+    (rows, of_rows, calls): Grouped<'_>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let name = |key: usize| format!("partition {key}");
-    let named = keys.iter().enumerate().map(|(at, key)| (Arc::clone(key), name(at))).collect();
-    let calls: Vec<_> = totals.iter().map(|it| Arc::new(it.get_aggregate_expr().clone())).collect();
+    let named = of_rows.into_iter().enumerate().map(|(at, key)| (key, name(at))).collect();
     let (by, filters) = (PhysicalGroupBy::new_single(named), vec![None; calls.len()]);
     let (mode, first) = (AggregateMode::Single, keys.len() + calls.len());
     let groups = AggregateExec::try_new(mode, by, calls, filters, Arc::clone(rows), rows.schema())?;
