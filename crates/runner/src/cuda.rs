@@ -12,6 +12,7 @@ use headrace_format::ChunkOptions;
 use headrace_io::EXTENT_ALIGN_BYTES;
 use headrace_ir::Pipeline;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
+use headrace_pipeline::bound::{BoundSink, Grouping};
 use headrace_pipeline::cpu::WorkerOptions;
 use headrace_pipeline::state::{Output, finish_dense};
 use headrace_pipeline::{Bound, ExecError, WhyNot};
@@ -145,7 +146,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
         }
     }
     let Dealt { ordinals, devices, planned, notes } =
-        deal(task, first, (is_all, chunk_limits(pages.is_some())))?;
+        deal(task, first, (is_all, chunk_limits(pages.is_some())), has_hashed_groups(&bound))?;
     let rest = (!is_all).then(|| rest(segments, devices.len(), pages.as_ref()));
     let run = CudaRun::new(&devices, &bound, RunSource { layout, planned, rest })?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -236,17 +237,32 @@ struct Dealt {
     notes: Vec<String>,
 }
 
-/// Deals the segments out to the GPUs. One that cannot be opened is left out, unless it was asked
-/// for.
+/// Whether it ends in groups of any keys. Those of several GPUs are merged on the host, which takes longer than one GPU
+/// takes for all.
+fn has_hashed_groups(bound: &Bound) -> bool {
+    matches!(&bound.sink, BoundSink::Aggregate { grouping: Grouping::Hash, .. })
+}
+
+/// Deals the segments out to the GPUs, or to one `together`, if it holds all of them. One that cannot be opened is left
+/// out, unless it was asked for.
 fn deal(
     task: &Task<'_>,
     segments: Vec<SegmentSource>,
     (is_all, limits): (bool, ChunkLimits),
+    together: bool,
 ) -> Result<Dealt, WhyNot> {
     let gpus = task.runner.gpus();
+    let bytes = task.table.columns_bytes(&task.pipeline.source.ordinals);
+    let holds_all = |ordinal: usize| {
+        gpus.open(ordinal).is_ok_and(|gpu| gpu.resident().stats().budget_bytes >= bytes)
+    };
     loop {
-        let (ordinals, notes) = gpus.ordinals(&task.settings.devices);
-        let several = ordinals.len();
+        let (ordinals, mut notes) = gpus.ordinals(&task.settings.devices);
+        let mut several = ordinals.len();
+        if together && several > 1 && holds_all(ordinals[0]) {
+            several = 1;
+            notes.push("groups of any keys are made on one GPU, which holds the columns".into());
+        }
         let mut planned = chunked(segments.iter().cloned(), several, limits);
         let used = match is_all {
             true => used_devices(&mut planned),
