@@ -38,6 +38,11 @@ pub fn plain_texts() -> Vec<Case> {
     let small = || Step::Filter(lt(reg("a"), i32s(-45)));
     let mut cases = vec![
         counted("text = ", of(CompareOp::Eq, "text 07")),
+        case_of(
+            "groups by keys of 160 bytes",
+            vec![],
+            by(&["f", "g", "h", "i", "j"].map(|name| (name, reg("f"))), calls()),
+        ),
         counted("text <>", of(CompareOp::Ne, "text 07")),
         counted("text <", of(CompareOp::Lt, "text 3")),
         counted("text <=", of(CompareOp::Le, "text 31éé")),
@@ -203,7 +208,7 @@ pub fn refused() -> Vec<(Case, &'static str)> {
         negated: false,
         case_insensitive: true,
     };
-    let keys = ["f", "g", "h", "i", "j"].map(|name| (name, reg("f"))).to_vec();
+    let keys = ["f", "g", "h", "i", "j", "k"].map(|name| (name, reg("f"))).to_vec();
     vec![
         (
             of(aggregate(vec![], vec![call(Min, Some(reg("f")))])),
