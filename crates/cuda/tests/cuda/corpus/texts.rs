@@ -219,7 +219,7 @@ pub fn refused() -> Vec<(Case, &'static str)> {
             "deviations of floats",
         ),
         (counted("refused", ilike), "not on the CUDA processor"),
-        (of(aggregate(keys, vec![count()])), "take 160 bytes, the CUDA processor has 128"),
+        (of(aggregate(keys, vec![count()])), "take 192 bytes, the CUDA processor has 160"),
     ]
 }
 
