@@ -8,8 +8,8 @@
 //! stage 4: stage 3 ─► probe stage 2 ..
 //! ```
 //!
-//! Stages that differ in the calls alone are one with the calls of both, and the columns that both read. Rows are not shared: they are passed on while they
-//! come. Nor are builds, though groups of rows that probe equal ones are equal: a build that one stage probes may be divided if
+//! Stages that differ in the calls alone are one with the calls of both, and the columns that both read. Rows are not shared:
+//! they are passed on while they come. Nor are builds, though groups of rows that probe equal ones are equal: a build that one stage probes may be divided if
 //! it does not fit memory, a build that several probe may not.
 
 use crate::aggregate::{AggregateCall, AggregateOutput};

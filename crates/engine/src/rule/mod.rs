@@ -50,7 +50,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use headrace_ir::{FirstGroups, NamedExpr, OrderKey};
@@ -63,7 +63,7 @@ use crate::exec::{OrderExec, PipelineExec};
 use crate::planner_rules::physical_rules;
 use crate::scan::HeadraceScanExec;
 use graph::Graph;
-use nodes::{is_streamed, with_children};
+use nodes::{is_join, is_streamed, with_children};
 use program::{SinkSpec, assemble};
 use translate::InputColumn;
 use windows::Reading;
@@ -377,9 +377,7 @@ fn order_key(key: &PhysicalSortExpr) -> Option<OrderKey> {
 /// Whether projections and filters at most stand between a node and a join or scan. What
 /// stands above an aggregation, a sort or a window was never meant for a pipeline.
 fn begins_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let joins =
-        plan.is::<HashJoinExec>() || plan.is::<CrossJoinExec>() || plan.is::<NestedLoopJoinExec>();
-    if joins || is_streamed(plan) {
+    if is_join(plan) || is_streamed(plan) {
         return true;
     }
     let passes = plan.is::<FilterExec>() || plan.is::<ProjectionExec>();

@@ -6,6 +6,7 @@ use datafusion::common::Result;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 
 use crate::catalog::reads_row_groups;
 use crate::scan::HeadraceScanExec;
@@ -14,6 +15,11 @@ use crate::scan::HeadraceScanExec;
 pub fn is_streamed(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<HeadraceScanExec>()
         || plan.downcast_ref::<DataSourceExec>().is_some_and(reads_row_groups)
+}
+
+/// Whether a plan is a join that pipelines may have.
+pub fn is_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<HashJoinExec>() || plan.is::<CrossJoinExec>() || plan.is::<NestedLoopJoinExec>()
 }
 
 /// A node over other children.

@@ -20,14 +20,12 @@ use datafusion::physical_expr::window::{PlainAggregateWindowExpr, WindowExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::{
-    CrossJoinExec, HashJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, PartitionMode,
-};
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExecBuilder, PartitionMode};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
-use super::nodes::{is_streamed, with_children};
+use super::nodes::{is_join, is_streamed, with_children};
 use super::stable::is_same_each_time;
 use crate::exec::PipelineExec;
 
@@ -84,10 +82,7 @@ impl Reading {
             let program = &pipeline.planned().program;
             self.shared += (0..program.stages.len()).filter(|&s| program.is_shared(s)).count();
         }
-        let is_join = plan.is::<HashJoinExec>()
-            || plan.is::<CrossJoinExec>()
-            || plan.is::<NestedLoopJoinExec>();
-        self.joins += usize::from(is_join);
+        self.joins += usize::from(is_join(plan));
         self.windows += usize::from(is_window(plan));
         plan.children().into_iter().for_each(|child| self.add(child));
     }

@@ -17,6 +17,9 @@ fn modulo(left: Expr, right: Expr) -> Expr {
 }
 
 pub fn expressions() -> Vec<Case> {
+    let as_decimal = |column, precision, scale| {
+        cast(reg(column), DataType::Decimal128 { precision, scale }, CastFailure::Null)
+    };
     let wrap = OnOverflow::Wrap;
     let c64 = |e| cast(e, DataType::Int64, CastFailure::Error);
     let classes = case(
@@ -135,46 +138,11 @@ pub fn expressions() -> Vec<Case> {
                 ("narrow float", cast(reg("e"), DataType::Float32, CastFailure::Error)),
                 ("bool", cast(reg("a"), DataType::Bool, CastFailure::Error)),
                 ("of bool", cast(reg("g"), DataType::Int32, CastFailure::Error)),
-                (
-                    "to decimal",
-                    cast(
-                        reg("a"),
-                        DataType::Decimal128 { precision: 4, scale: 2 },
-                        CastFailure::Null,
-                    ),
-                ),
-                (
-                    "rescaled",
-                    cast(
-                        reg("d"),
-                        DataType::Decimal128 { precision: 10, scale: 1 },
-                        CastFailure::Null,
-                    ),
-                ),
-                (
-                    "finer",
-                    cast(
-                        reg("d"),
-                        DataType::Decimal128 { precision: 12, scale: 5 },
-                        CastFailure::Null,
-                    ),
-                ),
-                (
-                    "float to decimal",
-                    cast(
-                        reg("e"),
-                        DataType::Decimal128 { precision: 5, scale: 2 },
-                        CastFailure::Null,
-                    ),
-                ),
-                (
-                    "float to a long decimal",
-                    cast(
-                        reg("e"),
-                        DataType::Decimal128 { precision: 38, scale: 15 },
-                        CastFailure::Null,
-                    ),
-                ),
+                ("to decimal", as_decimal("a", 4, 2)),
+                ("rescaled", as_decimal("d", 10, 1)),
+                ("finer", as_decimal("d", 12, 5)),
+                ("float to decimal", as_decimal("e", 5, 2)),
+                ("float to a long decimal", as_decimal("e", 38, 15)),
                 ("decimal to float", cast(reg("d"), DataType::Float64, CastFailure::Error)),
                 (
                     "timestamp",
