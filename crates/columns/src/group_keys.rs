@@ -144,11 +144,28 @@ impl KeyRows {
     /// Appends a key of another collection.
     #[inline(always)]
     pub fn push(&mut self, other: &KeyRows, row: usize, layout: &KeyLayout) {
-        if layout.has_text {
-            self.starts.push(self.bytes.len());
+        let key = &other.bytes[other.range(layout, row)];
+        // A copy of a known width is a few instructions, one of any width a call.
+        match (layout.has_text, layout.header_bytes) {
+            (true, _) => {
+                self.starts.push(self.bytes.len());
+                self.bytes.extend_from_slice(key);
+            }
+            (false, 4) => self.bytes.extend_from_slice(&key[..4]),
+            (false, 8) => self.bytes.extend_from_slice(&key[..8]),
+            (false, 16) => self.bytes.extend_from_slice(&key[..16]),
+            (false, _) => self.bytes.extend_from_slice(key),
         }
-        self.bytes.extend_from_slice(&other.bytes[other.range(layout, row)]);
         self.rows += 1;
+    }
+
+    /// Some keys alone, in this order.
+    pub fn picked(&self, layout: &KeyLayout, rows: &[u32]) -> Self {
+        let bytes = rows.iter().map(|&row| self.range(layout, row as usize).len()).sum();
+        let mut picked = Self { bytes: Vec::with_capacity(bytes), ..Self::default() };
+        picked.starts.reserve_exact(if layout.has_text { rows.len() } else { 0 });
+        rows.iter().for_each(|&row| picked.push(self, row as usize, layout));
+        picked
     }
 
     /// Replaces all keys by those of `rows` rows.

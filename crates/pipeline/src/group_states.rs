@@ -69,7 +69,7 @@ impl GroupStates {
 
     /// Whether no group came so far.
     pub fn is_empty(&self) -> bool {
-        !self.level.has_flushed() && self.few.lock().state().len() == 0
+        !self.level.has_flushed() && self.few.lock().groups() == 0
     }
 
     /// Bytes of groups to bring to the host at a time, at most: an eighth of what states may take.

@@ -75,13 +75,38 @@ impl GroupTable {
         self.layout.header_bytes() as u64 + if self.layout.has_text() { 32 } else { 16 }
     }
 
+    /// Whether it may take more slots while it takes in `rows` more groups.
+    pub fn grows(&self, rows: usize) -> bool {
+        self.order.is_none() && (self.len() + rows) * 4 > self.slots.len() * 3
+    }
+
+    /// Some groups alone, in this order. No keys are looked for among them.
+    pub fn picked(&self, groups: &[u32]) -> Self {
+        let mut picked = Self::new(self.layout.clone());
+        picked.order = None;
+        picked.keys = self.keys.picked(&self.layout, groups);
+        if self.layout.has_text() {
+            let hashes = groups.iter().map(|&group| self.key_hashes[group as usize]);
+            picked.key_hashes = hashes.collect();
+        }
+        picked
+    }
+
+    /// Gets slots for so many groups at once, if it has none.
+    pub fn expect(&mut self, groups: usize) -> Result<(), ExecError> {
+        if self.len() == 0 && self.order.take().is_some() {
+            self.check_room(groups)?;
+            self.slots = vec![0; slots_of(groups)];
+        }
+        Ok(())
+    }
+
     /// Host bytes that `rows` more groups may take at once: old and new slots while it grows.
     pub fn growth_bytes(&self, rows: usize) -> u64 {
         if self.order.is_some() {
             return (slots_of(self.len() + rows) * size_of::<u64>()) as u64;
         }
-        let grows = (self.len() + rows) * 4 > self.slots.len() * 3;
-        if grows { size_of_val::<[u64]>(&self.slots) as u64 * 2 } else { 0 }
+        if self.grows(rows) { size_of_val::<[u64]>(&self.slots) as u64 * 2 } else { 0 }
     }
 
     /// Forgets all groups; what they took is kept.
@@ -231,6 +256,7 @@ impl GroupTable {
         let hashes = std::mem::take(&mut self.hashes);
         numbers.clear();
         let is_cached = self.slots.len() <= SLOTS_CACHED;
+        assert!(!self.slots.is_empty(), "groups that are put aside take in no more");
         numbers.extend(rows.zip(&hashes).enumerate().map(|(i, (row, &hash))| {
             if !is_cached {
                 self.ask_ahead(&hashes[i..]);

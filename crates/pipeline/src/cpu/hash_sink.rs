@@ -10,6 +10,7 @@ use headrace_io::{MemoryBudget, Reservation};
 
 use crate::ExecError;
 use crate::bound::{Accumulator, BoundKey};
+use crate::cpu::aside::{Aside, Piece};
 use crate::cpu::context::Context;
 use crate::cpu::hash_state::HashState;
 use crate::partial::PartialSchema;
@@ -33,6 +34,8 @@ pub struct HashOptions {
     pub place: SpillPlace,
     /// Groups of a table that are flushed whatever they take; tests set it.
     pub groups_max: usize,
+    /// Bytes of a worker's table that lies in its core's cache.
+    pub cache_bytes: u64,
 }
 
 /// What the tables of one level share.
@@ -122,6 +125,8 @@ impl HashLevel {
 pub struct HashSink {
     level: Arc<HashLevel>,
     state: HashState,
+    /// Groups that were put aside before the table outgrew the cache.
+    aside: Aside,
     memory: Reservation,
 }
 
@@ -130,7 +135,7 @@ impl HashSink {
     pub fn new(level: &Arc<HashLevel>) -> Self {
         let options = &level.options;
         let (state, memory) = (HashState::new(options.form.clone()), reserve(&options.account));
-        Self { level: Arc::clone(level), state, memory }
+        Self { level: Arc::clone(level), state, aside: Aside::default(), memory }
     }
 
     /// The level of the table.
@@ -138,9 +143,24 @@ impl HashSink {
         &self.level
     }
 
-    /// What has not been flushed.
+    /// The table's groups: what has neither been flushed nor put aside.
     pub fn state(&self) -> &HashState {
         &self.state
+    }
+
+    /// Groups that were put aside.
+    pub fn pieces(&self) -> &[Piece] {
+        self.aside.pieces()
+    }
+
+    /// Groups that have not been flushed, with all copies.
+    pub fn groups(&self) -> usize {
+        self.state.len() + self.aside.groups()
+    }
+
+    /// Makes room for so many groups of other tables at once.
+    pub fn expect(&mut self, groups: usize) -> Result<(), ExecError> {
+        self.state.expect(groups)
     }
 
     /// Host bytes that it holds.
@@ -167,16 +187,17 @@ impl HashSink {
         self.account()
     }
 
-    /// Folds in the groups of another table.
+    /// Folds in the groups of another table that put none aside.
     pub fn merge(&mut self, other: &HashSink) -> Result<(), ExecError> {
+        assert!(other.pieces().is_empty(), "groups put aside are merged by partitions");
         self.state.merge(&other.state)?;
         self.account()
     }
 
     /// Folds in some groups of another table.
-    pub fn merge_some(&mut self, other: &HashSink, groups: &[u32]) -> Result<(), ExecError> {
+    pub fn merge_some(&mut self, other: &HashState, groups: &[u32]) -> Result<(), ExecError> {
         self.make_room(groups.len())?;
-        self.state.merge_some(&other.state, groups)?;
+        self.state.merge_some(other, groups)?;
         self.account()
     }
 
@@ -187,7 +208,11 @@ impl HashSink {
 
     /// Hands all groups over to the level.
     pub fn flush(&mut self) -> Result<(), ExecError> {
-        self.state.flush(self.level.flush())
+        let runs = self.level.flush();
+        for mut piece in self.aside.take() {
+            piece.state.flush(runs)?;
+        }
+        self.state.flush(runs)
     }
 
     fn flush_early(&mut self) -> Result<(), ExecError> {
@@ -195,11 +220,22 @@ impl HashSink {
         self.flush()
     }
 
+    fn bytes(&self) -> u64 {
+        self.state.bytes() + self.aside.bytes()
+    }
+
     fn make_room(&mut self, rows: usize) -> Result<(), ExecError> {
-        let wanted = self.state.bytes().saturating_add(self.state.growth_bytes(rows));
+        // The tables of partitions are small as they are.
+        if self.level.level == 0 {
+            let cache_bytes = self.level.options.cache_bytes;
+            if self.aside.relieve(&mut self.state, rows, (self.level.level, cache_bytes))? {
+                self.level.options.place.report.count_put_aside();
+            }
+        }
+        let wanted = self.bytes().saturating_add(self.state.growth_bytes(rows));
         let full =
-            wanted > self.level.share_bytes || self.state.len() >= self.level.options.groups_max;
-        if full && self.state.len() > 0 && self.level.can_flush() {
+            wanted > self.level.share_bytes || self.groups() >= self.level.options.groups_max;
+        if full && self.groups() > 0 && self.level.can_flush() {
             self.flush_early()?;
         }
         Ok(())
@@ -207,14 +243,14 @@ impl HashSink {
 
     /// Brings the account up to date; flushes if it has not as much.
     fn account(&mut self) -> Result<(), ExecError> {
-        let held = self.memory.hold(self.state.bytes(), "groups");
-        if held.is_err() && self.state.len() > 0 && self.level.can_flush() {
+        let held = self.memory.hold(self.bytes(), "groups");
+        if held.is_err() && self.groups() > 0 && self.level.can_flush() {
             self.flush_early()?;
-            if self.memory.hold(self.state.bytes(), "groups").is_err() {
+            if self.memory.hold(self.bytes(), "groups").is_err() {
                 // A batch made it larger than there is memory, and it keeps its room: it begins anew.
                 self.state = HashState::new(self.level.options.form.clone());
             }
-            return Ok(self.memory.hold(self.state.bytes(), "groups")?);
+            return Ok(self.memory.hold(self.bytes(), "groups")?);
         }
         Ok(held?)
     }

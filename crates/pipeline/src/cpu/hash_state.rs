@@ -77,6 +77,26 @@ impl HashState {
         &self.states
     }
 
+    /// Whether it may take more slots while it takes in `rows` more groups.
+    pub fn grows(&self, rows: usize) -> bool {
+        self.table.grows(rows)
+    }
+
+    /// Some groups alone, in this order. It takes in no more.
+    pub fn picked(&self, groups: &[u32]) -> Result<Self, ExecError> {
+        let table = self.table.picked(groups);
+        let states = self.form.values().iter().map(|value| value.empty.clone()).collect();
+        let mut picked = Self { form: self.form.clone(), table, states, numbers: Vec::new() };
+        picked.make_room();
+        for ((into, from), value) in
+            picked.states.iter_mut().zip(&self.states).zip(self.form.values())
+        {
+            let pairs = groups.iter().map(|&group| group as usize).enumerate();
+            into.fold(from, pairs, value.smaller)?;
+        }
+        Ok(picked)
+    }
+
     /// Folds in the current rows.
     pub fn consume<'a>(
         &mut self,
@@ -102,6 +122,11 @@ impl HashState {
         let states = self.form.decode_states(batch)?;
         self.number(&keys.iter().collect::<Vec<_>>(), batch.num_rows())?;
         self.fold(&states, 0..batch.num_rows())
+    }
+
+    /// Gets slots for so many groups at once.
+    pub fn expect(&mut self, groups: usize) -> Result<(), ExecError> {
+        self.table.expect(groups)
     }
 
     /// Folds in the groups of another table of the same form.
@@ -205,7 +230,8 @@ impl HashState {
         if self.form.keys().is_empty() && self.len() == 0 { self.number(&[], 1) } else { Ok(()) }
     }
 
-    fn clear(&mut self) {
+    /// Forgets all groups; what they took is kept.
+    pub fn clear(&mut self) {
         self.table.clear();
         for (state, value) in self.states.iter_mut().zip(self.form.values()) {
             state.resize(0, value.smaller);

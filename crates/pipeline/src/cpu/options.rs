@@ -11,6 +11,7 @@ use headrace_spill::SpillFolder;
 
 use crate::ExecError;
 use crate::bound::Bound;
+use crate::cpu::aside::CACHE_BYTES;
 use crate::cpu::hash_sink::{HashLevel, HashOptions};
 use crate::partial::PartialSchema;
 use crate::partial::spill::{SpillPlace, SpillReport};
@@ -36,6 +37,8 @@ pub struct WorkerOptions {
     pub tier: Tier,
     /// Groups of a table that are spilled whatever they take; tests set it.
     pub groups_max: usize,
+    /// Bytes of a worker's table of groups that lies in its core's cache; tests set it.
+    pub cache_bytes: u64,
     /// Rows that reached a row sink with a limit.
     pub emitted_rows: Arc<AtomicU64>,
     /// Of rows in an order, the first key of the last that is wanted, as a column's statistics have it, once somebody knows:
@@ -63,6 +66,7 @@ impl WorkerOptions {
             batch_rows: BATCH_ROWS,
             tier: Tier::best(),
             groups_max: usize::MAX,
+            cache_bytes: CACHE_BYTES,
             emitted_rows: Arc::default(),
             last_wanted: None,
             cancel: CancelToken::new(),
@@ -74,7 +78,8 @@ impl WorkerOptions {
     pub(crate) fn hash_options(&self, form: PartialSchema) -> HashOptions {
         let place = SpillPlace { folder: self.spill.clone(), report: Arc::clone(&self.spilled) };
         let account = Arc::clone(&self.memory);
-        HashOptions { form, account, place, groups_max: self.groups_max }
+        let Self { groups_max, cache_bytes, .. } = *self;
+        HashOptions { form, account, place, groups_max, cache_bytes }
     }
 
     /// What the hash tables of all workers share.

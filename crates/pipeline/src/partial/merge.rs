@@ -101,8 +101,9 @@ impl<'a> Outlet<'a> {
     fn merge(&self, sinks: Vec<HashSink>, threads: usize) -> Result<(), ExecError> {
         let Some(first) = sinks.first() else { return Ok(()) };
         let level = Arc::clone(first.level());
-        let groups: usize = sinks.iter().map(|sink| sink.state().len()).sum();
-        if !level.has_flushed() && (sinks.len() == 1 || groups <= GROUPS_AT_ONCE) {
+        let groups: usize = sinks.iter().map(HashSink::groups).sum();
+        let at_once = sinks.len() == 1 || groups <= GROUPS_AT_ONCE;
+        if !level.has_flushed() && at_once && sinks.iter().all(|sink| sink.pieces().is_empty()) {
             return self.merge_at_once(sinks);
         }
         if !level.has_flushed()
@@ -119,22 +120,22 @@ impl<'a> Outlet<'a> {
 
     /// Merges tables all of which lie in memory, partition by partition, straight out of them.
     fn merge_held(&self, held: &Held<'_>, threads: usize) -> Result<(), ExecError> {
-        in_parallel(threads, (0..held.sinks.len()).collect(), |sink| {
+        in_parallel(threads, (0..held.tables.len()).collect(), |table| {
             self.check()?;
-            held.order(sink)
+            held.order(table)
         })?;
-        let level = held.level();
         in_parallel(threads, (0..held.fan_out).collect(), |partition| {
-            let groups = held.sinks.iter().zip(held.groups(partition)?);
+            let groups = held.tables.iter().zip(held.groups(partition)?);
             let parts: Vec<_> = groups.filter(|(_, groups)| !groups.is_empty()).collect();
-            if let [(sink, groups)] = parts.as_slice() {
-                return self.put(sink.state(), groups);
+            if let [(table, groups)] = parts.as_slice() {
+                return self.put(table.state, groups);
             }
-            let mut merged = HashSink::new(&level.below(held.share_bytes));
-            for (sink, groups) in parts {
-                for some in groups.chunks(sink.state().portion_groups()) {
+            let mut merged = HashSink::new(&held.level.below(held.share_bytes));
+            merged.expect(parts.iter().map(|(_, groups)| groups.len()).sum())?;
+            for (table, groups) in parts {
+                for some in groups.chunks(table.state.portion_groups()) {
                     self.check()?;
-                    merged.merge_some(sink, some)?;
+                    merged.merge_some(table.state, some)?;
                 }
             }
             self.merge(vec![merged], 1)
@@ -235,15 +236,32 @@ impl<'a> Outlet<'a> {
 /// Tables in memory whose groups are to be merged by partitions: of their hashes or, where each is in order by the same key
 /// column, of its values. Then most partitions are one table's alone, as a table's chunks are.
 struct Held<'a> {
-    sinks: &'a [HashSink],
+    level: &'a Arc<HashLevel>,
+    tables: Vec<HeldTable<'a>>,
     fan_out: usize,
     /// The column, and between which values the partitions lie.
     by_value: Option<(usize, Vec<i64>)>,
-    /// Of each table, the numbers of its groups in the order of partitions, and where each ends.
-    orders: Vec<OnceLock<(Vec<u32>, Vec<usize>)>>,
     /// What the table of a partition may take.
     share_bytes: u64,
     _memory: Reservation,
+}
+
+/// Groups of a worker.
+struct HeldTable<'a> {
+    state: &'a HashState,
+    /// Where partitions end among groups that were put aside.
+    ends: Option<&'a [usize]>,
+    /// The numbers of the groups in the order of partitions, and where each ends.
+    order: OnceLock<(Vec<u32>, Vec<usize>)>,
+}
+
+impl<'a> HeldTable<'a> {
+    /// The table of a worker and what it put aside.
+    fn all_of(sink: &'a HashSink) -> impl Iterator<Item = Self> {
+        let aside = sink.pieces().iter().map(|piece| (&piece.state, Some(piece.ends.as_slice())));
+        let all = aside.chain([(sink.state(), None)]);
+        all.map(|(state, ends)| Self { state, ends, order: OnceLock::new() })
+    }
 }
 
 impl<'a> Held<'a> {
@@ -251,12 +269,15 @@ impl<'a> Held<'a> {
     fn new(sinks: &'a [HashSink], groups: usize, threads: usize) -> Option<Self> {
         /// A number, and that of the partition.
         const ORDER_BYTES: usize = 5;
-        let by_value = values_between(sinks);
+        let level = sinks.first()?.level();
+        let tables: Vec<_> = sinks.iter().flat_map(HeldTable::all_of).collect();
+        let by_value = values_between(&tables);
         let fan_out = match &by_value {
             Some((_, values)) => values.len() + 1,
+            None if tables.iter().any(|table| table.ends.is_some()) => FAN_OUT_MAX,
             None => groups.div_ceil(PARTITION_GROUPS).next_power_of_two().min(FAN_OUT_MAX),
         };
-        let account = &sinks.first()?.level().options().account;
+        let account = &level.options().account;
         let mut memory = reserve(account);
         memory.hold((groups * ORDER_BYTES) as u64, "groups").ok()?;
         let free_bytes = free_bytes(account);
@@ -265,22 +286,18 @@ impl<'a> Held<'a> {
         let held_bytes: u64 = sinks.iter().map(HashSink::held_bytes).sum();
         // Slots are doubled as a table grows, and partitions differ.
         let table_bytes = held_bytes / fan_out as u64 * 4;
-        let orders = sinks.iter().map(|_| OnceLock::new()).collect();
-        let held = Self { sinks, fan_out, by_value, orders, share_bytes, _memory: memory };
+        let held = Self { level, tables, fan_out, by_value, share_bytes, _memory: memory };
         (table_bytes <= share_bytes).then_some(held)
     }
 
-    fn level(&self) -> &Arc<HashLevel> {
-        self.sinks[0].level()
-    }
-
     /// Puts the groups of a table in order.
-    fn order(&self, sink: usize) -> Result<(), ExecError> {
-        let state = self.sinks[sink].state();
-        let (level, portion) = (self.level().number(), state.portion_groups());
+    fn order(&self, table: usize) -> Result<(), ExecError> {
+        let HeldTable { state, ends, order: place } = &self.tables[table];
+        let (level, portion) = (self.level.number(), state.portion_groups());
         let hash = |groups, hashes: &mut _| state.hashes(groups, hashes);
-        let order = match &self.by_value {
-            Some((column, values)) => {
+        let order = match (&self.by_value, ends) {
+            (_, Some(ends)) => ((0..state.len() as u32).collect(), ends.to_vec()),
+            (Some((column, values)), None) => {
                 let table = state.table();
                 let (_, groups) = table.in_order().unwrap_or_default();
                 let is_below = |value: i64| {
@@ -290,16 +307,16 @@ impl<'a> Held<'a> {
                 let ends = below.chain([groups.len()]).collect();
                 (groups, ends)
             }
-            None => by_partition((level, self.fan_out), state.len(), portion, hash)?,
+            (None, None) => by_partition((level, self.fan_out), state.len(), portion, hash)?,
         };
-        let _ = self.orders[sink].set(order);
+        let _ = place.set(order);
         Ok(())
     }
 
     /// The groups of a partition, table by table.
     fn groups(&self, partition: usize) -> Result<Vec<&[u32]>, ExecError> {
-        let groups = self.orders.iter().map(|order| {
-            let (order, ends) = order.get()?;
+        let groups = self.tables.iter().map(|table| {
+            let (order, ends) = table.order.get()?;
             let start = partition.checked_sub(1).map_or(0, |before| ends[before]);
             Some(&order[start..ends[partition]])
         });
@@ -309,8 +326,8 @@ impl<'a> Held<'a> {
 }
 
 /// A key column by whose values all tables are in order, and values between which each has few groups.
-fn values_between(sinks: &[HashSink]) -> Option<(usize, Vec<i64>)> {
-    let tables = || sinks.iter().map(|sink| sink.state().table()).filter(|table| table.len() > 0);
+fn values_between(tables: &[HeldTable<'_>]) -> Option<(usize, Vec<i64>)> {
+    let tables = || tables.iter().map(|table| table.state.table()).filter(|table| table.len() > 0);
     let column = tables().next()?.order()?;
     let mut values = Vec::new();
     for table in tables() {

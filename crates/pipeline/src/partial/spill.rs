@@ -10,6 +10,7 @@ use headrace_spill::SpillFolder;
 pub struct SpillReport {
     spilled_bytes: AtomicU64,
     flushes: AtomicU64,
+    put_aside: AtomicU64,
     levels: AtomicU64,
 }
 
@@ -24,6 +25,11 @@ impl SpillReport {
         self.flushes.load(Ordering::Relaxed)
     }
 
+    /// How often a table of groups was emptied in memory, before it outgrew a cache.
+    pub fn put_aside(&self) -> u64 {
+        self.put_aside.load(Ordering::Relaxed)
+    }
+
     /// How often groups were divided into partitions, one within the other.
     pub fn levels(&self) -> u64 {
         self.levels.load(Ordering::Relaxed)
@@ -31,6 +37,10 @@ impl SpillReport {
 
     pub(crate) fn spilled(&self, bytes: u64) {
         self.spilled_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_put_aside(&self) {
+        self.put_aside.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn flushed(&self, level: u32) {

@@ -206,6 +206,7 @@ proptest! {
                 dense_groups_max,
                 workers,
                 groups_max,
+                puts_aside: random.chance(50),
                 memory_limit_bytes,
                 batch_rows: *random.pick(&[1, 5, 4096]),
                 ..RunOptions::default()

@@ -115,6 +115,7 @@ proptest! {
         let home = tempfile::tempdir().unwrap();
         let run = RunOptions {
             groups_max: random.chance(50).then_some(2),
+            puts_aside: random.chance(50),
             memory_limit_bytes: *random.pick(&[100_000, u64::MAX]),
             ..RunOptions::default()
         };

@@ -119,8 +119,13 @@ fn groups_of_many_workers_are_merged_where_they_lie() {
     let mut expected: Vec<String> = counts.iter().map(line).collect();
     expected.sort();
     let program = program(&table);
-    for (memory_bytes, is_enough) in [(1 << 30, true), (8 << 20, false)] {
+    let memory = [(1 << 30, true), (8 << 20, false)];
+    let caches = [0, 100_000, u64::MAX];
+    for (cache_bytes, (memory_bytes, is_enough)) in
+        caches.into_iter().flat_map(|cache| memory.map(|memory| (cache, memory)))
+    {
         let mut options = WorkerOptions::new(memory_bytes);
+        options.cache_bytes = cache_bytes;
         options.workers = 3;
         let home = tempfile::tempdir().unwrap();
         let folder = SpillFolder::new(home.path(), u64::MAX, "");
@@ -137,7 +142,8 @@ fn groups_of_many_workers_are_merged_where_they_lie() {
             true
         };
         program.finish_each(workers.into(), Default::default(), &emit).unwrap();
-        assert!(rows_of(&batches) == expected, "{memory_bytes}");
+        assert!(rows_of(&batches) == expected, "{memory_bytes}, cache {cache_bytes}");
+        assert_eq!(options.spilled.put_aside() > 0, cache_bytes < u64::MAX, "{cache_bytes}");
         assert_eq!(options.spilled.flushes() == 0, is_enough, "{:?}", options.spilled);
         assert!(options.memory.peak_bytes() <= memory_bytes);
         assert_eq!(options.memory.uses().total_bytes(), 0);

@@ -116,6 +116,7 @@ proptest! {
                 dense_groups_max,
                 workers: 1 + random.below(3),
                 groups_max,
+                puts_aside: random.chance(50),
                 memory_limit_bytes,
                 batch_rows: *random.pick(&[1, 5, 512, 4096]),
                 ..RunOptions::default()

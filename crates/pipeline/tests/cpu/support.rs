@@ -224,6 +224,8 @@ pub struct RunOptions {
     pub memory_limit_bytes: u64,
     /// Groups of a table that is flushed; there is a store to spill to if it is set.
     pub groups_max: Option<usize>,
+    /// Whether tables of groups are put aside as soon as they grow.
+    pub puts_aside: bool,
     pub build: BuildOptions,
 }
 
@@ -236,6 +238,7 @@ impl Default for RunOptions {
             dense_groups_max: 65_536,
             memory_limit_bytes: u64::MAX,
             groups_max: None,
+            puts_aside: false,
             build: BuildOptions::default(),
         }
     }
@@ -274,6 +277,9 @@ pub fn worker_options(options: &RunOptions, spill_folder: &Path) -> WorkerOption
     shared.batch_rows = options.batch_rows;
     shared.tier = options.tier;
     shared.workers = options.workers;
+    if options.puts_aside {
+        shared.cache_bytes = 0;
+    }
     if let Some(groups_max) = options.groups_max {
         shared.groups_max = groups_max;
         shared.spill = Some(SpillFolder::new(spill_folder, u64::MAX, ""));

@@ -231,6 +231,72 @@ fn hashed_groups() {
     }
 }
 
+/// Groups of 10 million rows by `THREADS` threads (2): what each takes in, then what they merge.
+#[test]
+#[ignore = "a measurement"]
+fn groups_of_many_threads() {
+    let threads = std::env::var("THREADS").map_or(2, |text| text.parse::<usize>().unwrap());
+    const ROWS: usize = 10_000_000;
+    let mut random = Random(11);
+    let users: Vec<i32> =
+        (0..ROWS).map(|_| random.next(2_500_000).wrapping_mul(0x9e37_79b1) as i32).collect();
+    let phrases: Vec<String> = (0..ROWS)
+        .map(|_| match random.next(3) {
+            0 => format!("phrase number {} of many", random.next(1_000_000)),
+            _ => String::new(),
+        })
+        .collect();
+    let phrases: Vec<&str> = phrases.iter().map(String::as_str).collect();
+    let table = Table::new("t", ROWS).int32("user", &users).text("phrase", &phrases);
+    let count = || call(AggregateFunction::Count, None, DataType::Int64);
+    for keys in [&["user"][..], &["phrase"], &["user", "phrase"]] {
+        let t = projected(&table, keys);
+        let by = keys.iter().map(|name| named(name, t.col(name))).collect();
+        let bound = bound(&t, vec![], Sink::aggregate(by, vec![count()]), &[]);
+        let program = CpuProgram::compile(bound).unwrap();
+        let mut best = (f64::MAX, 0.0);
+        let mut groups = 0;
+        for _ in 0..5 {
+            let mut options = WorkerOptions::new(64 << 30);
+            options.workers = threads;
+            let home = tempfile::tempdir().unwrap();
+            options.spill = Some(SpillFolder::new(home.path(), u64::MAX, ""));
+            let start = Instant::now();
+            let part = (ROWS / threads).next_multiple_of(8);
+            let workers: Vec<_> = std::thread::scope(|scope| {
+                let work = |thread: usize| {
+                    let (program, options, t) = (&program, &options, &t);
+                    let part = t.part(thread * part, ROWS.min((thread + 1) * part));
+                    scope.spawn(move || {
+                        let mut worker = program.worker(options).unwrap();
+                        worker.execute(&part).unwrap();
+                        worker
+                    })
+                };
+                let handles: Vec<_> = (0..threads).map(work).collect();
+                handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+            });
+            let streamed = start.elapsed().as_secs_f64();
+            let rows = AtomicU64::new(0);
+            let emit = |batch: RecordBatch| {
+                rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+                true
+            };
+            let build = BuildOptions { threads, ..BuildOptions::default() };
+            program.finish_each(workers, build, &emit).unwrap();
+            let all = start.elapsed().as_secs_f64();
+            best = if all < best.0 { (all, streamed) } else { best };
+            groups = rows.into_inner();
+        }
+        let (all, streamed) = best;
+        println!(
+            "{keys:?}, {threads} threads, {groups} groups: {:.1} ms to take in, {:.1} ms to merge",
+            streamed * 1e3,
+            (all - streamed) * 1e3
+        );
+    }
+}
+
 /// A line of `/proc/self/status` in bytes.
 fn status_bytes(name: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -1,0 +1,99 @@
+//! Groups that left a worker's table before it outgrew the core's cache.
+//!
+//! A table in the cache takes a row in a fifth of the time that a large one needs. So a table that is about to outgrow the
+//! cache hands its groups over, in the order of their partitions, and begins anew. Each partition is merged later in a
+//! table that lies in the cache again.
+//!
+//! That pays while the tables have few groups in common. How many different groups there were is estimated from their
+//! hashes. Where groups come again and again, the table grows instead.
+
+use headrace_columns::hash::{FAN_OUT_MAX, in_order, partition};
+
+use crate::ExecError;
+use crate::cpu::distinct::DistinctCount;
+use crate::cpu::hash_state::HashState;
+
+/// Bytes of a table that lies in the cache of a core of its own.
+pub const CACHE_BYTES: u64 = 2 << 20;
+
+/// Copies of a group among those put aside, at most, on average ..
+const COPIES_MAX: f64 = 3.0;
+/// .. and where a table of all groups takes no more than so many caches, which the cores' shared cache holds.
+const FEW_COPIES_MAX: f64 = 1.25;
+const FEW_CACHES: f64 = 4.0;
+
+/// Some groups in the order of their partitions, of which there are [`FAN_OUT_MAX`].
+#[derive(Debug)]
+pub struct Piece {
+    /// The groups, which are no more to come.
+    pub state: HashState,
+    /// Where each partition ends among them.
+    pub ends: Vec<usize>,
+}
+
+/// The groups that one table put aside.
+#[derive(Debug, Default)]
+pub struct Aside {
+    pieces: Vec<Piece>,
+    groups: usize,
+    bytes: u64,
+    distinct: DistinctCount,
+    hashes: Vec<u64>,
+    /// Too many copies: from now on the table grows.
+    is_over: bool,
+}
+
+impl Aside {
+    /// What was put aside.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// Number of groups, with all copies.
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// Host bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes + size_of_val::<[u64]>(&self.hashes) as u64
+    }
+
+    /// Hands over what was put aside, and begins anew.
+    pub fn take(&mut self) -> Vec<Piece> {
+        std::mem::take(self).pieces
+    }
+
+    /// Takes the groups of a table, which is empty then, if it is to hand them over before it takes in `rows` more; tells whether.
+    pub fn relieve(
+        &mut self,
+        state: &mut HashState,
+        rows: usize,
+        (level, cache_bytes): (u32, u64),
+    ) -> Result<bool, ExecError> {
+        // Slots are doubled when a table grows, and there is room for as many groups again.
+        if self.is_over || !state.grows(rows) || state.bytes() <= cache_bytes / 2 {
+            return Ok(false);
+        }
+        state.hashes(0..state.len(), &mut self.hashes)?;
+        self.distinct.add(&self.hashes);
+        let groups = self.groups + state.len();
+        let group_bytes = state.bytes() as f64 / state.len() as f64;
+        let distinct = self.distinct.estimate();
+        let are_few = distinct * group_bytes < cache_bytes as f64 * FEW_CACHES;
+        let copies_max = if are_few { FEW_COPIES_MAX } else { COPIES_MAX };
+        if groups as f64 > distinct * copies_max {
+            self.is_over = true;
+            self.hashes = Vec::new();
+            return Ok(false);
+        }
+        let partitions = self.hashes.iter().map(|&hash| partition(hash, level, FAN_OUT_MAX));
+        let (order, ends) = in_order(partitions, FAN_OUT_MAX);
+        let piece = Piece { state: state.picked(&order)?, ends };
+        state.clear();
+        self.bytes += piece.state.bytes() + size_of_val::<[usize]>(&piece.ends) as u64;
+        self.groups = groups;
+        self.pieces.push(piece);
+        Ok(true)
+    }
+}
