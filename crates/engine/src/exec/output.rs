@@ -21,6 +21,8 @@ use headrace_columns::mean::mean_f64;
 use headrace_ir::pipeline::GROUPING_SET;
 use headrace_ir::{AggregateCall, AggregateFunction, Field, Sink};
 
+use crate::overflow::arith::overflow_message;
+
 /// What a column is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -45,6 +47,18 @@ pub enum Output {
         count: usize,
         /// Its type: a float, or a decimal where values are.
         result: DataType,
+    },
+    /// The total of values each of which is larger by a constant than those whose total and number are columns of the
+    /// pipeline's.
+    Shifted {
+        /// Of 38 digits, which is exact.
+        total: usize,
+        /// Values.
+        count: usize,
+        /// The constant.
+        by: i64,
+        /// What it is called where it overflows.
+        name: String,
     },
     /// Whether one of the pipeline's is not 0.
     IsTrue(usize),
@@ -80,6 +94,24 @@ impl Output {
             Self::Mean { total, count, result } => {
                 let counts = cast(&column(*count), &DataType::UInt64)?;
                 means(&column(*total), counts.as_primitive(), result)?
+            }
+            Self::Shifted { total, count, by, name } => {
+                let counts = cast(&column(*count), &DataType::Int64)?;
+                let counts = counts.as_primitive::<Int64Type>();
+                let totals = column(*total);
+                let Some(totals) = totals.as_primitive_opt::<Decimal128Type>() else {
+                    return internal_err!("totals of type {}", totals.data_type());
+                };
+                let result = headrace_ir::DataType::Int64.to_string();
+                let shifted = |(total, count): (Option<i128>, Option<i64>)| {
+                    let (Some(total), Some(count)) = (total, count) else { return Ok(None) };
+                    let shifted = i64::try_from(total + i128::from(count) * i128::from(*by));
+                    shifted
+                        .map(Some)
+                        .map_err(|_| exec_datafusion_err!("{}", overflow_message(name, &result)))
+                };
+                let totals = totals.iter().zip(counts).map(shifted);
+                Arc::new(totals.collect::<Result<Int64Array>>()?)
             }
             Self::IsTrue(index) => {
                 let numbers = cast(&column(*index), &DataType::Int64)?;

@@ -8,7 +8,8 @@ use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use headrace_format::arrow::ir_type;
 use headrace_ir::{
-    AggregateCall, AggregateFunction, DataType, Expr, NamedExpr, OnOverflow, Scalar,
+    AggregateCall, AggregateFunction, ArithmeticOp, DataType, Expr, NamedExpr, OnOverflow, Scalar,
+    Value,
 };
 use headrace_pipeline::WhyNot;
 
@@ -49,8 +50,23 @@ pub fn sink(
     let mut outputs: Vec<Output> = (0..keys_count).map(Output::Column).collect();
     outputs.extend(grouping_id);
     sink.first = outputs.len();
-    for (aggregate, filter) in raw.aggr_expr().iter().zip(raw.filter_expr()) {
-        outputs.push(sink.add(aggregate, filter.as_ref(), &translator)?);
+    let aggregates: Vec<_> = raw.aggr_expr().iter().zip(raw.filter_expr()).collect();
+    let shifted: Vec<_> =
+        aggregates.iter().map(|(aggregate, _)| shifted_sum(aggregate, &translator)).collect();
+    for ((aggregate, filter), sum) in aggregates.iter().zip(&shifted) {
+        let is_same = |other: &&Option<(Expr, i64)>| match (other, sum) {
+            (Some((other, _)), Some((value, _))) => other == value,
+            _ => false,
+        };
+        let output = match sum {
+            Some(sum)
+                if filter.is_none() && shifted.iter().filter(is_same).count() >= SHIFTED_MIN =>
+            {
+                sink.add_shifted(aggregate, sum)
+            }
+            _ => sink.add(aggregate, filter.as_ref(), &translator)?,
+        };
+        outputs.push(output);
     }
     let calls = sink.calls;
     let are_same = outputs.iter().enumerate().all(|(i, output)| *output == Output::Column(i));
@@ -99,6 +115,41 @@ impl Calls {
     fn push(&mut self, call: AggregateCall) -> usize {
         self.calls.push(call);
         self.first + self.calls.len() - 1
+    }
+
+    /// The column of a call, which is added if there is none like it.
+    fn once(&mut self, call: AggregateCall) -> usize {
+        let is_same = |other: &AggregateCall| {
+            AggregateCall { name: call.name.clone(), ..other.clone() } == call
+        };
+        match self.calls.iter().position(is_same) {
+            Some(place) => self.first + place,
+            None => self.push(call),
+        }
+    }
+
+    /// The sum of a value and a constant, made of the sum of the value.
+    fn add_shifted(
+        &mut self,
+        aggregate: &AggregateFunctionExpr,
+        (value, by): &(Expr, i64),
+    ) -> Output {
+        let mut call = |function, argument, result| {
+            self.once(AggregateCall {
+                name: aggregate.name().to_string(),
+                function,
+                argument,
+                filter: None,
+                distinct: false,
+                result,
+                on_overflow: OnOverflow::Error,
+            })
+        };
+        let exact = DataType::Decimal128 { precision: 38, scale: 0 };
+        let total = call(AggregateFunction::Sum, Some(value.clone()), exact);
+        let counted = value.nullable().then(|| value.clone());
+        let count = call(AggregateFunction::Count, counted, DataType::Int64);
+        Output::Shifted { total, count, by: *by, name: aggregate.name().to_string() }
     }
 
     /// The column of an aggregate of the plan.
@@ -169,6 +220,46 @@ impl Calls {
             return why(format!("{name} has type {arrow}"));
         };
         Ok(Output::Column(self.push(call(plain, argument, result))))
+    }
+}
+
+/// Sums of one value and constants, from so many on, are made of one sum: what is made here, no other pipeline can read.
+const SHIFTED_MIN: usize = 3;
+
+/// The value and the constant of a sum of both, if no addition can overflow: the value is of fewer than 64 bits.
+fn shifted_sum(aggregate: &AggregateFunctionExpr, translator: &Translator) -> Option<(Expr, i64)> {
+    if aggregate.fun().name() != "sum" || aggregate.is_distinct() {
+        return None;
+    }
+    let argument = argument(aggregate, AggregateFunction::Sum, translator).ok()??;
+    let (value, by) = match argument {
+        Expr::Arithmetic { op: ArithmeticOp::Add, left, right, .. } => match (*left, *right) {
+            (value, Expr::Literal(by)) | (Expr::Literal(by), value) => (value, integer(&by)?),
+            _ => return None,
+        },
+        Expr::Arithmetic { op: ArithmeticOp::Subtract, left, right, .. } => match *right {
+            Expr::Literal(by) => (*left, integer(&by)?.checked_neg()?),
+            _ => return None,
+        },
+        value => (value, 0),
+    };
+    let Expr::Cast { value: narrow, to: DataType::Int64, .. } = &value else { return None };
+    let is_narrow = matches!(
+        narrow.data_type(),
+        DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::UInt8
+            | DataType::UInt16
+            | DataType::UInt32
+    );
+    (is_narrow && by.unsigned_abs() < 1 << 62).then_some((value, by))
+}
+
+fn integer(constant: &Scalar) -> Option<i64> {
+    match (&constant.data_type, &constant.value) {
+        (DataType::Int64, Value::Int(value)) => i64::try_from(*value).ok(),
+        _ => None,
     }
 }
 

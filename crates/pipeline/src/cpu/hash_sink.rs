@@ -243,6 +243,9 @@ impl HashSink {
 
     /// Brings the account up to date; flushes if it has not as much.
     fn account(&mut self) -> Result<(), ExecError> {
+        if self.hold_ahead() {
+            return Ok(());
+        }
         let held = self.memory.hold(self.bytes(), "groups");
         if held.is_err() && self.groups() > 0 && self.level.can_flush() {
             self.flush_early()?;
@@ -253,5 +256,13 @@ impl HashSink {
             return Ok(self.memory.hold(self.bytes(), "groups")?);
         }
         Ok(held?)
+    }
+
+    /// Whether it has memory for its bytes, and for some more to come: all threads share the account, which they
+    /// are not to ask for each few groups.
+    fn hold_ahead(&mut self) -> bool {
+        let (bytes, held) = (self.bytes(), self.memory.bytes());
+        let is_held = bytes <= held && bytes >= held / 4 * 3;
+        is_held || self.memory.hold(bytes + bytes / 8, "groups").is_ok()
     }
 }

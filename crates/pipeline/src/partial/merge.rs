@@ -109,7 +109,14 @@ impl<'a> Outlet<'a> {
         if !level.has_flushed()
             && let Some(held) = Held::new(&sinks, groups, threads)
         {
-            return self.merge_held(&held, threads);
+            let merged = self.merge_held(&held, threads);
+            drop(held);
+            // They are of gigabytes, which take their time to give back.
+            let dropped = in_parallel(threads, sinks, |sink| {
+                drop(sink);
+                Ok(())
+            });
+            return merged.and(dropped);
         }
         in_parallel(threads, sinks, |mut sink| {
             self.check()?;

@@ -247,9 +247,18 @@ fn groups_of_many_threads() {
         })
         .collect();
     let phrases: Vec<&str> = phrases.iter().map(String::as_str).collect();
+    let addresses: Vec<String> = (0..ROWS)
+        .map(|_| {
+            // A few come often, most once or twice.
+            let most = 1 + random.next(4_000_000);
+            format!("https://www.example.org/section/{}/page-{}", most % 977, random.next(most))
+        })
+        .collect();
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
     let table = Table::new("t", ROWS).int32("user", &users).text("phrase", &phrases);
+    let table = table.text("address", &addresses);
     let count = || call(AggregateFunction::Count, None, DataType::Int64);
-    for keys in [&["user"][..], &["phrase"], &["user", "phrase"]] {
+    for keys in [&["user"][..], &["phrase"], &["address"], &["user", "phrase"]] {
         let t = projected(&table, keys);
         let by = keys.iter().map(|name| named(name, t.col(name))).collect();
         let bound = bound(&t, vec![], Sink::aggregate(by, vec![count()]), &[]);
