@@ -66,6 +66,7 @@ pub mod types;
 
 mod display;
 mod lower;
+mod passed_on;
 mod shared;
 mod splice;
 mod validate;
@@ -77,6 +78,7 @@ pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
 pub use moment::{Interval, TimeZone};
 pub use order::OrderKey;
 pub use parameter::ParameterError;
+pub use passed_on::PassedOn;
 pub use pipeline::{Input, NamedExpr, Pipeline, Probe, ProbeKind, Sink, Source, Step};
 pub use program::{PROGRAM_VERSION, Program};
 pub use scalar::{Scalar, Value};

@@ -19,7 +19,6 @@ mod any_match;
 mod aside;
 pub(crate) mod check;
 pub(crate) mod context;
-mod distinct;
 pub(crate) mod eval;
 mod group_table;
 pub(crate) mod hash_sink;

@@ -39,6 +39,7 @@ pub mod partial;
 pub mod partition;
 pub mod state;
 
+mod distinct;
 mod error;
 mod function;
 mod source;

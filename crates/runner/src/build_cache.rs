@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use headrace_io::{
     FileIdentity, Kept, LastUsed, MemoryBudget, MemoryUse, OutOfBudget, Reclaim, Reservation,
 };
-use headrace_ir::Pipeline;
+use headrace_ir::{PassedOn, Pipeline};
 use headrace_pipeline::BuildTable;
 use parking_lot::Mutex;
 
@@ -26,12 +26,13 @@ pub struct BuildKey {
 }
 
 impl BuildKey {
-    /// The key of what a stage gives, from its text, its table if it reads one, and the keys of the
+    /// The key of what a stage gives, from its text, its table if it reads one, what its probes ask of it (whether NULL equals
+    /// NULL, and what becomes of its payload), and the keys of the
     /// stages that it reads and probes; `None` where nothing of the table may be kept.
     pub fn of(
         pipeline: &Pipeline,
         table: Option<&StreamTable>,
-        nulls_equal: bool,
+        asked: (bool, PassedOn),
         inputs: Vec<Arc<Self>>,
     ) -> Option<Self> {
         let source = table.map(StreamTable::source);
@@ -43,7 +44,7 @@ impl BuildKey {
             .flat_map(|source| (0..source.file_count()).map(|file| source.file_identity(file)));
         Some(Self {
             // Debug text says everything, the columns' places in the table included.
-            text: format!("{nulls_equal} {pipeline:?}"),
+            text: format!("{asked:?} {pipeline:?}"),
             files: files.collect(),
             beyond_files: source.and_then(|source| source.beyond_files()),
             inputs,

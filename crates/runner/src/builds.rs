@@ -154,7 +154,8 @@ impl Run<'_> {
                 Input::Partitions(_) => return None,
             };
             let inputs = graph.program().inputs(number).map(|input| self.key(graph, input));
-            BuildKey::of(stage, table, nulls_equal(graph, number), inputs.collect::<Option<_>>()?)
+            let asked = (nulls_equal(graph, number), graph.program().passed_on(number));
+            BuildKey::of(stage, table, asked, inputs.collect::<Option<_>>()?)
         };
         graph.key(number, new)
     }
@@ -174,6 +175,7 @@ impl Run<'_> {
         }
         let options = BuildOptions {
             nulls_equal: nulls_equal(graph, number),
+            passed_on: graph.program().passed_on(number),
             threads,
             ..BuildOptions::default()
         };

@@ -8,7 +8,7 @@ use headrace_columns::column_in::append_array;
 use headrace_columns::key::{self, EncodedKeys};
 use headrace_columns::repr::Repr;
 use headrace_io::try_map;
-use headrace_ir::{DataType, Field, ValueRange};
+use headrace_ir::{DataType, Field, PassedOn, ValueRange};
 
 use crate::ExecError;
 use crate::build::payload::{Placement, UniqueKeys, encode, range_of, wider};
@@ -37,6 +37,8 @@ pub struct BuildOptions {
     pub nulls_equal: bool,
     /// Rows of the table that the build was filtered from (see [`BuildTable::source_rows`]).
     pub source_rows: Option<u64>,
+    /// What becomes of the payload.
+    pub passed_on: PassedOn,
     /// Threads that make it; 0 is one.
     pub threads: usize,
 }
@@ -125,9 +127,10 @@ impl BuildTable {
             }
         };
         tracing::debug!(build = name, rows, unique, ms = ms_since(started), "keys are laid out");
-        let laid_out = payload.iter().map(|column| {
+        let laid_out = payload.iter().enumerate().map(|(place, column)| {
             let started = Instant::now();
-            let encoded = encode(column, &placement, &pieces);
+            let is_passed_on = options.passed_on.holds(place, unique);
+            let encoded = encode(column, &placement, &pieces, is_passed_on);
             let (column, ms) = (&column.field.name, ms_since(started));
             tracing::debug!(build = name, column, ms, "a column is laid out");
             encoded

@@ -12,7 +12,7 @@ use headrace_ir::ValueRange;
 
 use crate::ExecError;
 use crate::build::pieces::{Bits, BuildColumn, Piece, Pieces};
-use crate::build::texts::{code_texts, occurring};
+use crate::build::texts::{code_texts, number_texts, occurring};
 use crate::build::{PayloadColumn, PayloadData, Presence};
 
 /// Where the rows' values go.
@@ -193,17 +193,22 @@ impl PayloadData {
 type Numbers<'a> =
     &'a (dyn Fn(&Piece, &mut dyn FnMut(&[i64], Option<&[u8]>)) -> Result<(), ExecError> + Sync);
 
-/// Lays out one payload column.
+/// Lays out one payload column. `is_passed_on`: whether texts may be twice in their dictionary, and in any order.
 pub(crate) fn encode(
     column: &BuildColumn<'_>,
     placement: &Placement<'_>,
     pieces: &Pieces,
+    is_passed_on: bool,
 ) -> Result<PayloadColumn, ExecError> {
     let laid_out = Laid { column, placement, pieces };
     let validity = placement.validity(column, pieces)?;
     let (repr, data, range) = match &column.repr {
         Repr::Str => {
-            let (dictionary, codes) = code_texts(column, pieces)?;
+            let numbered = if is_passed_on { number_texts(column, pieces)? } else { None };
+            let (dictionary, codes) = match numbered {
+                Some(numbered) => numbered,
+                None => code_texts(column, pieces)?,
+            };
             laid_out.coded(dictionary, &|piece, then| {
                 let codes = codes[piece.numbers()].iter().map(|&code| i64::from(code));
                 then(&codes.collect::<Vec<_>>(), column.of(piece).validity.as_deref());

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow_array::{Array, StringArray};
 use arrow_buffer::OffsetBuffer;
 use headrace_columns::column::text_array;
+use headrace_columns::key::hash;
 use headrace_columns::repr::Dictionary;
 use headrace_io::{for_each, huge, parts_mut, try_map};
 
 use crate::ExecError;
 use crate::build::pieces::{BuildColumn, Piece, Pieces, shared};
+use crate::distinct::DistinctCount;
 
 /// Texts are sorted in as many buckets for each thread: some are larger than others.
 const BUCKETS_A_THREAD: usize = 4;
@@ -19,6 +21,9 @@ const BUCKETS_MAX: usize = 1 << 15;
 
 /// Of as many texts for each bucket the bounds of buckets are taken.
 const SAMPLES_A_BUCKET: usize = 64;
+
+/// Where as many rows or fewer have each text, texts are not looked for twice.
+const ROWS_A_TEXT_MAX: f64 = 1.5;
 
 /// Bytes of a head.
 const HEAD_BYTES: usize = 8;
@@ -143,6 +148,32 @@ pub(super) fn code_texts(
     });
     let distinct: Vec<_> = sorted.into_iter().map(|(_, distinct)| distinct).collect();
     Ok((Dictionary { values: joined(&distinct, pieces.threads())? }, codes))
+}
+
+/// All texts in the order of their rows, and the rows' numbers as their codes, where few texts come twice: then a
+/// dictionary of the different ones would be hardly smaller, and takes long to sort.
+pub(super) fn number_texts(
+    column: &BuildColumn<'_>,
+    pieces: &Pieces,
+) -> Result<Option<(Dictionary, Vec<u32>)>, ExecError> {
+    let texts_of = |piece: &Piece| {
+        let column = column.parts[piece.part];
+        piece.rows.clone().map(|row| column.text(row).unwrap_or_default())
+    };
+    let counts = pieces.map(|piece| {
+        let hashes: Vec<u64> = texts_of(piece).map(|text| hash(text.as_bytes())).collect();
+        let mut distinct = DistinctCount::default();
+        distinct.add(&hashes);
+        Ok(distinct)
+    })?;
+    let distinct = counts.iter().fold(DistinctCount::default(), |all, one| all.with(one));
+    if distinct.estimate() * ROWS_A_TEXT_MAX < pieces.rows() as f64 {
+        return Ok(None);
+    }
+    let texts =
+        pieces.map(|piece| Ok(texts_of(piece).map(|text| (text, 1)).collect::<Vec<_>>()))?;
+    let values = joined(&texts, pieces.threads())?;
+    Ok(Some((Dictionary { values }, (0..pieces.rows() as u32).collect())))
 }
 
 /// The number of each part's first row.
@@ -357,5 +388,31 @@ mod tests {
                 check(&parts, threads);
             }
         }
+    }
+
+    #[test]
+    fn texts_of_which_few_come_twice_are_numbered_by_their_rows() {
+        let field = Field::new("t", DataType::Utf8, true);
+        let numbered = |different: usize| {
+            let text = |row: usize| format!("text {}", row * 7919 % different);
+            let texts: Vec<String> = (0..100_000).map(text).collect();
+            let views: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let valid = (0..40_000).map(|row| u8::from(row % 11 != 0)).collect();
+            let parts = [part(&views[..60_000], None), part(&views[60_000..], Some(valid))];
+            let (field, parts) = (field.clone(), parts.iter().collect());
+            let column = BuildColumn { field, repr: Repr::Str, parts };
+            let pieces = Pieces::of(column.part_rows(), 3);
+            let (dictionary, codes) = number_texts(&column, &pieces).unwrap()?;
+            for (row, text) in texts.iter().enumerate() {
+                let is_null = row >= 60_000 && (row - 60_000) % 11 == 0;
+                let wanted = if is_null { "" } else { text };
+                assert_eq!(dictionary.values.value(codes[row] as usize), wanted, "{row}");
+            }
+            Some(())
+        };
+        assert!(numbered(100_000).is_some());
+        assert!(numbered(90_000).is_some());
+        assert!(numbered(30_000).is_none());
+        assert!(numbered(3).is_none());
     }
 }

@@ -10,8 +10,8 @@
 use headrace_columns::hash::{FAN_OUT_MAX, in_order, partition};
 
 use crate::ExecError;
-use crate::cpu::distinct::DistinctCount;
 use crate::cpu::hash_state::HashState;
+use crate::distinct::DistinctCount;
 
 /// Bytes of a table that lies in the cache of a core of its own.
 pub const CACHE_BYTES: u64 = 2 << 20;

@@ -22,6 +22,15 @@ impl DistinctCount {
         }
     }
 
+    /// What both have counted.
+    #[must_use]
+    pub fn with(mut self, other: &Self) -> Self {
+        self.registers.resize(REGISTERS, 0);
+        let pairs = self.registers.iter_mut().zip(&other.registers);
+        pairs.for_each(|(own, other)| *own = (*own).max(*other));
+        self
+    }
+
     /// How many different ones there were, about.
     pub fn estimate(&self) -> f64 {
         /// For as many registers.
