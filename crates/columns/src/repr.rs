@@ -6,7 +6,8 @@ use arrow_array::StringArray;
 use headrace_ir::DataType;
 
 /// The distinct values of a dictionary-encoded column of a whole table, sorted by bytes, none
-/// NULL, none twice. Code `i` stands for `values[i]`, so codes compare as their texts do.
+/// NULL, none twice. Code `i` stands for `values[i]`, so codes compare as their texts do. Only the dictionary of a build's
+/// column that is passed on ([`headrace_ir::PassedOn`]) has texts in any order, and some twice: its codes are not compared.
 #[derive(Debug)]
 pub struct Dictionary {
     /// Values by code.

@@ -150,7 +150,7 @@ impl Pipeline {
 
 impl Step {
     /// How many registers it appends.
-    fn registers(&self) -> usize {
+    pub(crate) fn registers(&self) -> usize {
         match self {
             Self::Filter(_) => 0,
             Self::Compute(_) => 1,

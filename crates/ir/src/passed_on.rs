@@ -2,17 +2,18 @@
 //!
 //! Nothing compares their values. So a processor may number texts as it likes, one number for each row, instead of sorting the
 //! texts to find equal ones. As a group's key a column is passed on where the build's own keys are keys of the group too: if they
-//! are unique, they tell the groups apart, and the column adds nothing.
+//! are unique, they tell the groups apart, and the column adds nothing. Only texts are told: nothing else is numbered.
 
 use crate::aggregate::AggregateOutput;
 use crate::expr::{Expr, Register};
-use crate::pipeline::{NamedExpr, Pipeline, Probe, ProbeKind, Sink, Step};
+use crate::pipeline::{NamedExpr, Pipeline, Probe, Sink, Step};
 use crate::program::Program;
+use crate::types::DataType;
 
 /// Columns beyond these are not told.
 const COLUMNS_MAX: usize = 64;
 
-/// Of the payload columns of a build those that are only passed on, a bit for each.
+/// Of the texts in the payload of a build those that are only passed on, a bit for each column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PassedOn {
     /// Whatever the keys are.
@@ -22,6 +23,11 @@ pub struct PassedOn {
 }
 
 impl PassedOn {
+    fn leave_out(&mut self, column: u64) {
+        self.always &= !column;
+        self.of_unique_keys &= !column;
+    }
+
     /// Whether a column is only passed on.
     pub fn holds(&self, column: usize, keys_are_unique: bool) -> bool {
         let bits = if keys_are_unique { self.always | self.of_unique_keys } else { self.always };
@@ -35,21 +41,15 @@ impl Program {
         let Some((_, payload)) = self.stage(build).and_then(Pipeline::build_columns) else {
             return PassedOn::default();
         };
-        let all = match payload.len() {
-            COLUMNS_MAX.. => u64::MAX,
-            columns => (1 << columns) - 1,
-        };
-        let mut passed_on = PassedOn { always: all, of_unique_keys: all };
-        for stage in self.all() {
+        let is_text = |column: &NamedExpr| column.expr.data_type() == DataType::Utf8;
+        let texts = payload.iter().map(is_text).take(COLUMNS_MAX);
+        let texts =
+            texts.enumerate().fold(0, |bits, (at, is_text)| bits | u64::from(is_text) << at);
+        let mut passed_on = PassedOn { always: texts, of_unique_keys: texts };
+        for stage in self.all().filter(|stage| stage.probes().any(|probe| probe.build == build)) {
             let is_answer = std::ptr::eq(stage, &self.answer);
             let mut first: Register = stage.source.columns.len();
             for step in &stage.steps {
-                let appended = match step {
-                    Step::Filter(_) => 0,
-                    Step::Compute(_) => 1,
-                    Step::Probe(probe) if probe.kind == ProbeKind::Mark => 1,
-                    Step::Probe(probe) => probe.payload.len(),
-                };
                 if let Step::Probe(probe) = step
                     && probe.build == build
                 {
@@ -58,14 +58,11 @@ impl Program {
                         match stage.use_of(first + place, probe) {
                             Some(Use::PutOut) if is_answer => {}
                             Some(Use::Key) if is_answer => passed_on.always &= !bit,
-                            _ => {
-                                passed_on.always &= !bit;
-                                passed_on.of_unique_keys &= !bit;
-                            }
+                            _ => passed_on.leave_out(bit),
                         }
                     }
                 }
-                first += appended;
+                first += step.registers();
             }
         }
         passed_on
@@ -128,8 +125,8 @@ mod tests {
     use super::*;
     use crate::aggregate::FirstGroups;
     use crate::order::OrderKey;
-    use crate::pipeline::{Input, Source};
-    use crate::types::{DataType, Field};
+    use crate::pipeline::{Input, ProbeKind, Source};
+    use crate::types::Field;
 
     fn column(index: usize) -> NamedExpr {
         let name = format!("c{index}");
@@ -178,6 +175,25 @@ mod tests {
         let sorted =
             |order| Sink::Sorted { columns: vec![column(3), column(4)], order, limit: None };
         assert_eq!(told(vec![], sorted(by(1))), bits(1, 1));
+    }
+
+    #[test]
+    fn a_mark_is_a_register_beside_the_payload_of_its_probe() {
+        let build = |table| {
+            let sink = Sink::Build { keys: vec![column(0)], payload: vec![column(1), column(2)] };
+            stage(table, vec![], sink)
+        };
+        let probe = |build, kind, payload| {
+            Step::Probe(Probe { kind, payload, ..Probe::semi(build, vec![column(0).expr]) })
+        };
+        // Registers 3 and 4 are a text and a mark, 5 and 6 the texts of the second build.
+        let steps =
+            vec![probe(0, ProbeKind::Mark, vec![0]), probe(1, ProbeKind::Inner, vec![0, 1])];
+        let order = vec![OrderKey { column: 1, descending: false, nulls_first: false }];
+        let sink = Sink::Sorted { columns: vec![column(5), column(6)], order, limit: Some(3) };
+        let program = Program::new(vec![build(0), build(1)], stage(2, steps, sink));
+        program.validate().unwrap();
+        assert_eq!(program.passed_on(1), bits(1, 1));
     }
 
     #[test]

@@ -51,17 +51,18 @@ pub fn sink(
     outputs.extend(grouping_id);
     sink.first = outputs.len();
     let aggregates: Vec<_> = raw.aggr_expr().iter().zip(raw.filter_expr()).collect();
-    let shifted: Vec<_> =
-        aggregates.iter().map(|(aggregate, _)| shifted_sum(aggregate, &translator)).collect();
+    let shifted = aggregates.iter().map(|(aggregate, filter)| match filter {
+        None => shifted_sum(aggregate, &translator),
+        Some(_) => None,
+    });
+    let shifted: Vec<_> = shifted.collect();
     for ((aggregate, filter), sum) in aggregates.iter().zip(&shifted) {
         let is_same = |other: &&Option<(Expr, i64)>| match (other, sum) {
             (Some((other, _)), Some((value, _))) => other == value,
             _ => false,
         };
         let output = match sum {
-            Some(sum)
-                if filter.is_none() && shifted.iter().filter(is_same).count() >= SHIFTED_MIN =>
-            {
+            Some(sum) if sum.1 != 0 && shifted.iter().filter(is_same).count() >= SHIFTED_MIN => {
                 sink.add_shifted(aggregate, sum)
             }
             _ => sink.add(aggregate, filter.as_ref(), &translator)?,

@@ -98,6 +98,11 @@ impl Pieces {
         self.rows
     }
 
+    /// All of them, in order.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Piece> {
+        self.all.iter()
+    }
+
     /// How many threads may work on them.
     pub(crate) fn threads(&self) -> usize {
         self.threads

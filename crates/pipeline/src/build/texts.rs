@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::{Array, StringArray};
-use arrow_buffer::OffsetBuffer;
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use headrace_columns::column::text_array;
 use headrace_columns::key::hash;
 use headrace_columns::repr::Dictionary;
@@ -164,15 +164,33 @@ pub(super) fn number_texts(
         let hashes: Vec<u64> = texts_of(piece).map(|text| hash(text.as_bytes())).collect();
         let mut distinct = DistinctCount::default();
         distinct.add(&hashes);
-        Ok(distinct)
+        Ok((distinct, texts_of(piece).map(str::len).sum::<usize>()))
     })?;
-    let distinct = counts.iter().fold(DistinctCount::default(), |all, one| all.with(one));
-    if distinct.estimate() * ROWS_A_TEXT_MAX < pieces.rows() as f64 {
+    let distinct =
+        counts.iter().fold(DistinctCount::default(), |all, (distinct, _)| all.with(distinct));
+    let bytes: usize = counts.iter().map(|(_, bytes)| bytes).sum();
+    let is_numbered = i32::try_from(bytes).is_ok() && i32::try_from(pieces.rows()).is_ok();
+    if !is_numbered || distinct.estimate() * ROWS_A_TEXT_MAX < pieces.rows() as f64 {
         return Ok(None);
     }
-    let texts =
-        pieces.map(|piece| Ok(texts_of(piece).map(|text| (text, 1)).collect::<Vec<_>>()))?;
-    let values = joined(&texts, pieces.threads())?;
+    let (mut values, mut ends) = (huge::zeroed(bytes), huge::zeroed(pieces.rows() + 1));
+    let places = parts_mut(&mut values, counts.iter().map(|(_, bytes)| *bytes)).into_iter();
+    let ends_of = parts_mut(&mut ends[1..], pieces.iter().map(|piece| piece.rows.len()));
+    let next =
+        |end: &mut usize, (_, bytes): &(_, usize)| Some(std::mem::replace(end, *end + bytes));
+    let starts: Vec<usize> = counts.iter().scan(0, next).collect();
+    let of_pieces = pieces.iter().zip(starts).zip(places.zip(ends_of));
+    for_each(of_pieces, pieces.threads(), |((piece, start), (mut place, ends))| {
+        let mut at = start;
+        for (text, end) in texts_of(piece).zip(ends) {
+            let (own, rest) = std::mem::take(&mut place).split_at_mut(text.len());
+            own.copy_from_slice(text.as_bytes());
+            (place, at) = (rest, at + text.len());
+            *end = at as i32;
+        }
+    });
+    // SAFETY: each text was put between the end of the one before and its own.
+    let values = unsafe { texts_between(ends.into(), values) };
     Ok(Some((Dictionary { values }, (0..pieces.rows() as u32).collect())))
 }
 
@@ -198,8 +216,19 @@ fn joined(buckets: &[Vec<(&str, u32)>], threads: usize) -> Result<StringArray, E
         let pairs = places.into_iter().zip(bucket);
         pairs.for_each(|(place, (text, _))| place.copy_from_slice(text.as_bytes()));
     });
-    let broken = |error| ExecError::Internal(format!("texts of a build: {error}"));
-    StringArray::try_new(offsets, bytes.into(), None).map_err(broken)
+    // SAFETY: each text was put behind the one before, as the offsets are.
+    Ok(unsafe { texts_between(offsets.into_inner(), bytes) })
+}
+
+/// Texts by their bytes and between which of them each lies.
+///
+/// # Safety
+/// Between two offsets, which do not descend, is a text.
+unsafe fn texts_between(offsets: ScalarBuffer<i32>, bytes: Vec<u8>) -> StringArray {
+    let end = offsets.last().copied().unwrap_or_default();
+    assert!(end as usize == bytes.len(), "texts of a build that do not fill their bytes");
+    // SAFETY: the caller's promise; and the last text ends with the bytes.
+    unsafe { StringArray::new_unchecked(OffsetBuffer::new(offsets), bytes.into(), None) }
 }
 
 /// Texts by their heads: those of a bucket come before those of the next.
@@ -405,8 +434,8 @@ mod tests {
             let (dictionary, codes) = number_texts(&column, &pieces).unwrap()?;
             for (row, text) in texts.iter().enumerate() {
                 let is_null = row >= 60_000 && (row - 60_000) % 11 == 0;
-                let wanted = if is_null { "" } else { text };
-                assert_eq!(dictionary.values.value(codes[row] as usize), wanted, "{row}");
+                let found = dictionary.values.value(codes[row] as usize);
+                assert!(is_null || found == text, "{row}: {found} for {text}");
             }
             Some(())
         };

@@ -7,14 +7,20 @@
 //! That pays while the tables have few groups in common. How many different groups there were is estimated from their
 //! hashes. Where groups come again and again, the table grows instead.
 
+use std::ops::Range;
+
 use headrace_columns::hash::{FAN_OUT_MAX, in_order, partition};
 
 use crate::ExecError;
 use crate::cpu::hash_state::HashState;
 use crate::distinct::DistinctCount;
+use crate::partial::runs::Runs;
 
 /// Bytes of a table that lies in the cache of a core of its own.
 pub const CACHE_BYTES: u64 = 2 << 20;
+
+/// A table that is put aside has a group for so many bytes of the cache, at least: some for each partition.
+const GROUP_BYTES_MAX: u64 = 1024;
 
 /// Copies of a group among those put aside, at most, on average ..
 const COPIES_MAX: f64 = 3.0;
@@ -29,6 +35,14 @@ pub struct Piece {
     pub state: HashState,
     /// Where each partition ends among them.
     pub ends: Vec<usize>,
+}
+
+impl Piece {
+    /// The groups of a partition.
+    fn partition(&self, place: usize) -> Range<usize> {
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start..self.ends[place]
+    }
 }
 
 /// The groups that one table put aside.
@@ -64,17 +78,26 @@ impl Aside {
         std::mem::take(self).pieces
     }
 
-    /// Takes the groups of a table, which is empty then, if it is to hand them over before it takes in `rows` more; tells whether.
+    /// Whether a table is to be put aside before it takes in `rows` more.
+    pub fn wants(&self, state: &HashState, rows: usize, cache_bytes: u64) -> bool {
+        // Slots are doubled when a table grows, and there is room for as many groups again.
+        !self.is_over
+            && state.grows(rows)
+            && state.is_worth(cache_bytes / GROUP_BYTES_MAX, cache_bytes / 2)
+    }
+
+    /// The table grows from now on.
+    pub fn end(&mut self) {
+        self.is_over = true;
+        self.hashes = Vec::new();
+    }
+
+    /// Takes the groups of a table, which is empty then, unless too many of them were there before: tells whether.
     pub fn relieve(
         &mut self,
         state: &mut HashState,
-        rows: usize,
         (level, cache_bytes): (u32, u64),
     ) -> Result<bool, ExecError> {
-        // Slots are doubled when a table grows, and there is room for as many groups again.
-        if self.is_over || !state.grows(rows) || state.bytes() <= cache_bytes / 2 {
-            return Ok(false);
-        }
         state.hashes(0..state.len(), &mut self.hashes)?;
         self.distinct.add(&self.hashes);
         let groups = self.groups + state.len();
@@ -83,17 +106,37 @@ impl Aside {
         let are_few = distinct * group_bytes < cache_bytes as f64 * FEW_CACHES;
         let copies_max = if are_few { FEW_COPIES_MAX } else { COPIES_MAX };
         if groups as f64 > distinct * copies_max {
-            self.is_over = true;
-            self.hashes = Vec::new();
+            self.end();
             return Ok(false);
         }
         let partitions = self.hashes.iter().map(|&hash| partition(hash, level, FAN_OUT_MAX));
         let (order, ends) = in_order(partitions, FAN_OUT_MAX);
         let piece = Piece { state: state.picked(&order)?, ends };
-        state.clear();
+        // What it took is kept, unless long texts took much.
+        match state.bytes() > cache_bytes.saturating_mul(2) {
+            true => *state = HashState::new(state.form().clone()),
+            false => state.clear(),
+        }
         self.bytes += piece.state.bytes() + size_of_val::<[usize]>(&piece.ends) as u64;
         self.groups = groups;
         self.pieces.push(piece);
         Ok(true)
     }
+}
+
+/// Hands the groups of pieces of one level over to `runs`, each once: a group of several pieces is merged, and what goes to a
+/// partition goes together.
+pub fn flush(pieces: &[Piece], runs: &Runs) -> Result<(), ExecError> {
+    let Some(first) = pieces.first() else { return Ok(()) };
+    for place in 0..runs.fan_out() {
+        let mut merged = HashState::new(first.state.form().clone());
+        for piece in pieces {
+            // The partition of fewer is several of many.
+            for fine in (place..FAN_OUT_MAX).step_by(runs.fan_out()) {
+                merged.merge_groups(&piece.state, piece.partition(fine))?;
+            }
+        }
+        merged.flush(runs)?;
+    }
+    Ok(())
 }

@@ -64,9 +64,15 @@ impl GroupTable {
 
     /// Host bytes.
     pub fn bytes(&self) -> u64 {
-        let words = self.slots.len() + self.hashes.len() + self.key_hashes.len();
         let order_bytes = self.order.as_ref().map_or(0, KeyOrder::bytes);
-        (words * size_of::<u64>()) as u64 + order_bytes + self.keys.bytes() + self.batch.bytes()
+        let batch_bytes = size_of_val::<[u64]>(&self.hashes) as u64 + self.batch.bytes();
+        self.groups_bytes() + order_bytes + batch_bytes
+    }
+
+    /// Host bytes of the groups and their slots alone.
+    pub fn groups_bytes(&self) -> u64 {
+        let words = self.slots.len() + self.key_hashes.len();
+        (words * size_of::<u64>()) as u64 + self.keys.bytes()
     }
 
     /// Host bytes of a group, about: texts not counted.
@@ -90,6 +96,11 @@ impl GroupTable {
             picked.key_hashes = hashes.collect();
         }
         picked
+    }
+
+    /// Bytes of the slots of so many groups.
+    pub fn slots_bytes(groups: usize) -> u64 {
+        (slots_of(groups) * size_of::<u64>()) as u64
     }
 
     /// Gets slots for so many groups at once, if it has none.

@@ -10,8 +10,9 @@ use headrace_io::{MemoryBudget, Reservation};
 
 use crate::ExecError;
 use crate::bound::{Accumulator, BoundKey};
-use crate::cpu::aside::{Aside, Piece};
+use crate::cpu::aside::{self, Aside, Piece};
 use crate::cpu::context::Context;
+use crate::cpu::group_table::GroupTable;
 use crate::cpu::hash_state::HashState;
 use crate::partial::PartialSchema;
 use crate::partial::runs::Runs;
@@ -20,6 +21,8 @@ use crate::partial::spill::SpillPlace;
 /// Groups that a flushed partition shall have at least: a batch of fewer costs more to frame
 /// than to hold.
 pub const PARTITION_GROUPS_MIN: u64 = 512;
+/// A table holds no more than this share of the account ahead of what it takes.
+const AHEAD_SHARE: u64 = 1024;
 /// Fewest partitions of a level.
 const FAN_OUT_MIN: u64 = 4;
 
@@ -158,9 +161,11 @@ impl HashSink {
         self.state.len() + self.aside.groups()
     }
 
-    /// Makes room for so many groups of other tables at once.
+    /// Makes room for so many groups of other tables at once, if there is memory for it.
     pub fn expect(&mut self, groups: usize) -> Result<(), ExecError> {
-        self.state.expect(groups)
+        let bytes = self.bytes() + GroupTable::slots_bytes(groups);
+        let fits = bytes <= self.level.share_bytes && self.memory.hold(bytes, "groups").is_ok();
+        if fits { self.state.expect(groups) } else { Ok(()) }
     }
 
     /// Host bytes that it holds.
@@ -209,9 +214,7 @@ impl HashSink {
     /// Hands all groups over to the level.
     pub fn flush(&mut self) -> Result<(), ExecError> {
         let runs = self.level.flush();
-        for mut piece in self.aside.take() {
-            piece.state.flush(runs)?;
-        }
+        aside::flush(&self.aside.take(), runs)?;
         self.state.flush(runs)
     }
 
@@ -225,18 +228,27 @@ impl HashSink {
     }
 
     fn make_room(&mut self, rows: usize) -> Result<(), ExecError> {
-        // The tables of partitions are small as they are.
-        if self.level.level == 0 {
-            let cache_bytes = self.level.options.cache_bytes;
-            if self.aside.relieve(&mut self.state, rows, (self.level.level, cache_bytes))? {
-                self.level.options.place.report.count_put_aside();
-            }
-        }
         let wanted = self.bytes().saturating_add(self.state.growth_bytes(rows));
         let full =
             wanted > self.level.share_bytes || self.groups() >= self.level.options.groups_max;
         if full && self.groups() > 0 && self.level.can_flush() {
-            self.flush_early()?;
+            return self.flush_early();
+        }
+        self.put_aside(rows)
+    }
+
+    /// Puts the table's groups aside, if they are to be before it takes in more.
+    fn put_aside(&mut self, rows: usize) -> Result<(), ExecError> {
+        let HashOptions { cache_bytes, ref place, .. } = self.level.options;
+        // The tables of partitions are small as they are.
+        if self.level.level > 0 || !self.aside.wants(&self.state, rows, cache_bytes) {
+            return Ok(());
+        }
+        // They are there twice for a moment.
+        if self.memory.hold(self.bytes() + self.state.bytes(), "groups").is_err() {
+            self.aside.end();
+        } else if self.aside.relieve(&mut self.state, (self.level.level, cache_bytes))? {
+            place.report.count_put_aside();
         }
         Ok(())
     }
@@ -262,7 +274,8 @@ impl HashSink {
     /// are not to ask for each few groups.
     fn hold_ahead(&mut self) -> bool {
         let (bytes, held) = (self.bytes(), self.memory.bytes());
-        let is_held = bytes <= held && bytes >= held / 4 * 3;
-        is_held || self.memory.hold(bytes + bytes / 8, "groups").is_ok()
+        let ahead = (bytes / 8).min(self.level.options.account.limit_bytes() / AHEAD_SHARE);
+        let is_held = (bytes..=bytes + ahead).contains(&held);
+        is_held || self.memory.hold(bytes + ahead, "groups").is_ok()
     }
 }

@@ -82,6 +82,12 @@ impl HashState {
         self.table.grows(rows)
     }
 
+    /// Whether it has so many groups, which take so many bytes: what the rows at hand take is not counted.
+    pub fn is_worth(&self, groups: u64, bytes: u64) -> bool {
+        let values = || self.states.iter().map(AccumulatorState::bytes).sum::<u64>();
+        self.len() as u64 >= groups && self.table.groups_bytes() + values() > bytes
+    }
+
     /// Some groups alone, in this order. It takes in no more.
     pub fn picked(&self, groups: &[u32]) -> Result<Self, ExecError> {
         let table = self.table.picked(groups);
@@ -139,7 +145,8 @@ impl HashState {
         self.merge_groups(other, groups.iter().map(|&group| group as usize))
     }
 
-    fn merge_groups(
+    /// Folds in some groups of another table of the same form.
+    pub fn merge_groups(
         &mut self,
         other: &HashState,
         groups: impl ExactSizeIterator<Item = usize> + Clone,
