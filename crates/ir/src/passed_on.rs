@@ -122,6 +122,7 @@ impl Pipeline {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::aggregate::FirstGroups;
     use crate::order::OrderKey;
