@@ -159,13 +159,16 @@ impl KeyRows {
         self.rows += 1;
     }
 
-    /// Some keys alone, in this order.
-    pub fn picked(&self, layout: &KeyLayout, rows: &[u32]) -> Self {
-        let bytes = rows.iter().map(|&row| self.range(layout, row as usize).len()).sum();
-        let mut picked = Self { bytes: Vec::with_capacity(bytes), ..Self::default() };
-        picked.starts.reserve_exact(if layout.has_text { rows.len() } else { 0 });
-        rows.iter().for_each(|&row| picked.push(self, row as usize, layout));
-        picked
+    /// Appends some keys of another collection.
+    pub fn append(
+        &mut self,
+        other: &Self,
+        layout: &KeyLayout,
+        rows: impl ExactSizeIterator<Item = usize> + Clone,
+    ) {
+        self.bytes.reserve(rows.clone().map(|row| other.range(layout, row).len()).sum());
+        self.starts.reserve(if layout.has_text { rows.len() } else { 0 });
+        rows.for_each(|row| self.push(other, row, layout));
     }
 
     /// Replaces all keys by those of `rows` rows.

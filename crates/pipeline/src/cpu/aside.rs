@@ -24,6 +24,8 @@ const GROUP_BYTES_MAX: u64 = 1024;
 
 /// Copies of a group among those put aside, at most, on average ..
 const COPIES_MAX: f64 = 3.0;
+/// .. and among those that are spilled, ..
+const COPIES_SPILLED_MAX: f64 = 1.5;
 /// .. and where a table of all groups takes no more than so many caches, which the cores' shared cache holds.
 const FEW_COPIES_MAX: f64 = 1.25;
 const FEW_CACHES: f64 = 4.0;
@@ -73,11 +75,6 @@ impl Aside {
         self.bytes + size_of_val::<[u64]>(&self.hashes) as u64
     }
 
-    /// Hands over what was put aside, and begins anew.
-    pub fn take(&mut self) -> Vec<Piece> {
-        std::mem::take(self).pieces
-    }
-
     /// Whether a table is to be put aside before it takes in `rows` more.
     pub fn wants(&self, state: &HashState, rows: usize, cache_bytes: u64) -> bool {
         // Slots are doubled when a table grows, and there is room for as many groups again.
@@ -111,7 +108,8 @@ impl Aside {
         }
         let partitions = self.hashes.iter().map(|&hash| partition(hash, level, FAN_OUT_MAX));
         let (order, ends) = in_order(partitions, FAN_OUT_MAX);
-        let piece = Piece { state: state.picked(&order)?, ends };
+        let mut piece = Piece { state: HashState::new(state.form().clone()), ends };
+        piece.state.append(state, order.iter().map(|&group| group as usize))?;
         // What it took is kept, unless long texts took much.
         match state.bytes() > cache_bytes.saturating_mul(2) {
             true => *state = HashState::new(state.form().clone()),
@@ -124,19 +122,27 @@ impl Aside {
     }
 }
 
-/// Hands the groups of pieces of one level over to `runs`, each once: a group of several pieces is merged, and what goes to a
-/// partition goes together.
-pub fn flush(pieces: &[Piece], runs: &Runs) -> Result<(), ExecError> {
-    let Some(first) = pieces.first() else { return Ok(()) };
-    for place in 0..runs.fan_out() {
-        let mut merged = HashState::new(first.state.form().clone());
-        for piece in pieces {
-            // The partition of fewer is several of many.
-            for fine in (place..FAN_OUT_MAX).step_by(runs.fan_out()) {
-                merged.merge_groups(&piece.state, piece.partition(fine))?;
+impl Aside {
+    /// Hands all groups over to `runs`, and begins anew. What goes to a partition goes together, and copies are merged if there
+    /// are many.
+    pub fn flush(&mut self, runs: &Runs) -> Result<(), ExecError> {
+        let Self { pieces, groups, distinct, .. } = std::mem::take(self);
+        let Some(first) = pieces.first() else { return Ok(()) };
+        let merges = groups as f64 > distinct.estimate() * COPIES_SPILLED_MAX;
+        for place in 0..runs.fan_out() {
+            let mut together = HashState::new(first.state.form().clone());
+            for piece in &pieces {
+                // The partition of fewer is several of many.
+                for fine in (place..FAN_OUT_MAX).step_by(runs.fan_out()) {
+                    let groups = piece.partition(fine);
+                    match merges {
+                        true => together.merge_groups(&piece.state, groups)?,
+                        false => together.append(&piece.state, groups)?,
+                    }
+                }
             }
+            together.flush(runs)?;
         }
-        merged.flush(runs)?;
+        Ok(())
     }
-    Ok(())
 }

@@ -86,16 +86,21 @@ impl GroupTable {
         self.order.is_none() && (self.len() + rows) * 4 > self.slots.len() * 3
     }
 
-    /// Some groups alone, in this order. No keys are looked for among them.
-    pub fn picked(&self, groups: &[u32]) -> Self {
-        let mut picked = Self::new(self.layout.clone());
-        picked.order = None;
-        picked.keys = self.keys.picked(&self.layout, groups);
+    /// Takes over some groups of another table of the same layout, without slots: no keys are looked for from now on.
+    pub fn append(
+        &mut self,
+        other: &Self,
+        groups: impl ExactSizeIterator<Item = usize> + Clone,
+    ) -> Result<(), ExecError> {
+        self.check_room(groups.len())?;
+        self.order = None;
+        self.slots = Vec::new();
         if self.layout.has_text() {
-            let hashes = groups.iter().map(|&group| self.key_hashes[group as usize]);
-            picked.key_hashes = hashes.collect();
+            let hashes = groups.clone().map(|group| other.key_hashes[group]);
+            self.key_hashes.extend(hashes);
         }
-        picked
+        self.keys.append(&other.keys, &self.layout, groups);
+        Ok(())
     }
 
     /// Bytes of the slots of so many groups.

@@ -10,7 +10,7 @@ use headrace_io::{MemoryBudget, Reservation};
 
 use crate::ExecError;
 use crate::bound::{Accumulator, BoundKey};
-use crate::cpu::aside::{self, Aside, Piece};
+use crate::cpu::aside::{Aside, Piece};
 use crate::cpu::context::Context;
 use crate::cpu::group_table::GroupTable;
 use crate::cpu::hash_state::HashState;
@@ -21,6 +21,8 @@ use crate::partial::spill::SpillPlace;
 /// Groups that a flushed partition shall have at least: a batch of fewer costs more to frame
 /// than to hold.
 pub const PARTITION_GROUPS_MIN: u64 = 512;
+/// A worker's share of memory has room for so many tables in the cache, if they are put aside.
+const CACHES_MIN: u64 = 8;
 /// A table holds no more than this share of the account ahead of what it takes.
 const AHEAD_SHARE: u64 = 1024;
 /// Fewest partitions of a level.
@@ -214,7 +216,7 @@ impl HashSink {
     /// Hands all groups over to the level.
     pub fn flush(&mut self) -> Result<(), ExecError> {
         let runs = self.level.flush();
-        aside::flush(&self.aside.take(), runs)?;
+        self.aside.flush(runs)?;
         self.state.flush(runs)
     }
 
@@ -240,8 +242,9 @@ impl HashSink {
     /// Puts the table's groups aside, if they are to be before it takes in more.
     fn put_aside(&mut self, rows: usize) -> Result<(), ExecError> {
         let HashOptions { cache_bytes, ref place, .. } = self.level.options;
-        // The tables of partitions are small as they are.
-        if self.level.level > 0 || !self.aside.wants(&self.state, rows, cache_bytes) {
+        // The tables of partitions are small as they are, and where memory is short, so are others when they are spilled.
+        let is_small = self.level.level > 0 || self.level.share_bytes / CACHES_MIN < cache_bytes;
+        if is_small || !self.aside.wants(&self.state, rows, cache_bytes) {
             return Ok(());
         }
         // They are there twice for a moment.

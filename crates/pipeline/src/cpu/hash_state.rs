@@ -88,19 +88,22 @@ impl HashState {
         self.len() as u64 >= groups && self.table.groups_bytes() + values() > bytes
     }
 
-    /// Some groups alone, in this order. It takes in no more.
-    pub fn picked(&self, groups: &[u32]) -> Result<Self, ExecError> {
-        let table = self.table.picked(groups);
-        let states = self.form.values().iter().map(|value| value.empty.clone()).collect();
-        let mut picked = Self { form: self.form.clone(), table, states, numbers: Vec::new() };
-        picked.make_room();
+    /// Takes over some groups of another table of the same form, of which none may be here: no keys are looked for
+    /// from now on, and no others taken in.
+    pub fn append(
+        &mut self,
+        other: &Self,
+        groups: impl ExactSizeIterator<Item = usize> + Clone,
+    ) -> Result<(), ExecError> {
+        let first = self.len();
+        self.table.append(&other.table, groups.clone())?;
+        self.make_room();
         for ((into, from), value) in
-            picked.states.iter_mut().zip(&self.states).zip(self.form.values())
+            self.states.iter_mut().zip(&other.states).zip(self.form.values())
         {
-            let pairs = groups.iter().map(|&group| group as usize).enumerate();
-            into.fold(from, pairs, value.smaller)?;
+            into.fold(from, (first..).zip(groups.clone()), value.smaller)?;
         }
-        Ok(picked)
+        Ok(())
     }
 
     /// Folds in the current rows.
