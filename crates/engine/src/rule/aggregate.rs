@@ -135,21 +135,12 @@ impl Calls {
         aggregate: &AggregateFunctionExpr,
         (value, by): &(Expr, i64),
     ) -> Output {
-        let mut call = |function, argument, result| {
-            self.once(AggregateCall {
-                name: aggregate.name().to_string(),
-                function,
-                argument,
-                filter: None,
-                distinct: false,
-                result,
-                on_overflow: OnOverflow::Error,
-            })
-        };
+        let call = calls_of(aggregate, None);
+        let mut once = |function, argument, result| self.once(call(function, argument, result));
         let exact = DataType::Decimal128 { precision: 38, scale: 0 };
-        let total = call(AggregateFunction::Sum, Some(value.clone()), exact);
+        let total = once(AggregateFunction::Sum, Some(value.clone()), exact);
         let counted = value.nullable().then(|| value.clone());
-        let count = call(AggregateFunction::Count, counted, DataType::Int64);
+        let count = once(AggregateFunction::Count, counted, DataType::Int64);
         Output::Shifted { total, count, by: *by, name: aggregate.name().to_string() }
     }
 
@@ -163,15 +154,7 @@ impl Calls {
         use AggregateFunction::{Avg, Count, Max, Min, SquaredDeviations, Sum};
         let name = aggregate.name();
         let filter = filter.map(|filter| translator.translate(filter)).transpose()?;
-        let call = |function, argument, result| AggregateCall {
-            name: name.to_string(),
-            function,
-            argument,
-            filter: filter.clone(),
-            distinct: aggregate.is_distinct(),
-            result,
-            on_overflow: OnOverflow::Error,
-        };
+        let call = calls_of(aggregate, filter);
         let plain = match aggregate.fun().name() {
             "count" => Count,
             "sum" => Sum,
@@ -221,6 +204,23 @@ impl Calls {
             return why(format!("{name} has type {arrow}"));
         };
         Ok(Output::Column(self.push(call(plain, argument, result))))
+    }
+}
+
+/// The calls that an aggregate of the plan is made of, by their functions, arguments and results.
+fn calls_of(
+    aggregate: &AggregateFunctionExpr,
+    filter: Option<Expr>,
+) -> impl Fn(AggregateFunction, Option<Expr>, DataType) -> AggregateCall {
+    let (name, distinct) = (aggregate.name().to_string(), aggregate.is_distinct());
+    move |function, argument, result| AggregateCall {
+        name: name.clone(),
+        function,
+        argument,
+        filter: filter.clone(),
+        distinct,
+        result,
+        on_overflow: OnOverflow::Error,
     }
 }
 
