@@ -127,7 +127,7 @@ pub(super) fn code_texts(
         Ok::<_, ExecError>((rows, distinct))
     })?;
     drop(by_piece);
-    let first_of_part = first_numbers(column);
+    let first_of_part = starts(column.part_rows());
     let mut codes: Vec<u32> = huge::zeroed(pieces.rows());
     let places = shared(&mut codes);
     let mut first_code = 0;
@@ -176,9 +176,7 @@ pub(super) fn number_texts(
     let (mut values, mut ends) = (huge::zeroed(bytes), huge::zeroed(pieces.rows() + 1));
     let places = parts_mut(&mut values, counts.iter().map(|(_, bytes)| *bytes)).into_iter();
     let ends_of = parts_mut(&mut ends[1..], pieces.iter().map(|piece| piece.rows.len()));
-    let next =
-        |end: &mut usize, (_, bytes): &(_, usize)| Some(std::mem::replace(end, *end + bytes));
-    let starts: Vec<usize> = counts.iter().scan(0, next).collect();
+    let starts = starts(counts.iter().map(|(_, bytes)| *bytes));
     let of_pieces = pieces.iter().zip(starts).zip(places.zip(ends_of));
     for_each(of_pieces, pieces.threads(), |((piece, start), (mut place, ends))| {
         let mut at = start;
@@ -194,10 +192,10 @@ pub(super) fn number_texts(
     Ok(Some((Dictionary { values }, (0..pieces.rows() as u32).collect())))
 }
 
-/// The number of each part's first row.
-fn first_numbers(column: &BuildColumn<'_>) -> Vec<usize> {
-    let first = |next: &mut usize, rows| Some(std::mem::replace(next, *next + rows));
-    column.part_rows().scan(0, first).collect()
+/// Where each of some that lie one behind the other begins.
+fn starts(lengths: impl Iterator<Item = usize>) -> Vec<usize> {
+    let start = |next: &mut usize, length| Some(std::mem::replace(next, *next + length));
+    lengths.scan(0, start).collect()
 }
 
 /// Texts one after the other.
