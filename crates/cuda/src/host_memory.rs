@@ -21,7 +21,7 @@ use crate::error::CudaError;
 /// last-level cache, neither the readers nor the device wait for memory.
 const RING_BYTES: usize = 72 << 20;
 
-/// One is read, one copied, one executed; more do not help.
+/// One is read, one copied, one executed: more help only where several must be read at a time.
 const SLOTS_MAX: usize = 8;
 
 /// Fewer cannot overlap anything.
@@ -35,6 +35,18 @@ const SLOT_STEP_BYTES: usize = 1 << 20;
 
 /// Who waits for a ring looks at least so often whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// What a ring is for.
+#[derive(Clone, Copy, Debug)]
+pub struct RingNeeds {
+    /// Bytes of the largest chunk.
+    pub chunk_bytes: usize,
+    /// Chunks that come.
+    pub chunks: usize,
+    /// Chunks that must be read at a time so that every reader has work. One is enough where readers share a read; one
+    /// that decodes takes a read alone.
+    pub read_together: usize,
+}
 
 /// Pinned memory, its rings under a bound of their own and all of it under the budget that all host
 /// memory shares.
@@ -135,9 +147,9 @@ impl HostMemory {
         self.state.lock().buffers.push(buffer);
     }
 
-    /// Size and number of the slots of a ring for `chunks` chunks that need up to `chunk_bytes`.
-    pub(crate) fn ring_shape(&self, chunk_bytes: usize, chunks: usize) -> (usize, usize) {
-        ring_shape(chunk_bytes, chunks, self.ring_bytes_max)
+    /// Size and number of the slots of a ring.
+    pub(crate) fn ring_shape(&self, needs: RingNeeds) -> (usize, usize) {
+        ring_shape(needs, self.ring_bytes_max)
     }
 
     /// An idle ring of at least so many slots of at least so many bytes.
@@ -237,11 +249,12 @@ impl State {
     }
 }
 
-/// Size and number of slots for chunks that need up to `chunk_bytes`, within a budget.
-fn ring_shape(chunk_bytes: usize, chunks: usize, budget_bytes: u64) -> (usize, usize) {
-    let slot_bytes = chunk_bytes.max(1).next_multiple_of(SLOT_STEP_BYTES);
-    let affordable = (budget_bytes / slot_bytes as u64).min(SLOTS_MAX as u64) as usize;
-    let wanted = (RING_BYTES / slot_bytes).clamp(SLOTS_MIN + 1, SLOTS_MAX).min(chunks);
+/// Size and number of slots, within a budget.
+fn ring_shape(needs: RingNeeds, budget_bytes: u64) -> (usize, usize) {
+    let slot_bytes = needs.chunk_bytes.max(1).next_multiple_of(SLOT_STEP_BYTES);
+    let cached = (RING_BYTES / slot_bytes).clamp(SLOTS_MIN + 1, SLOTS_MAX);
+    let wanted = cached.max(needs.read_together + SLOTS_MIN).min(needs.chunks);
+    let affordable = usize::try_from(budget_bytes / slot_bytes as u64).unwrap_or(usize::MAX);
     (slot_bytes, wanted.min(affordable).max(SLOTS_MIN))
 }
 
@@ -252,12 +265,18 @@ mod tests {
     #[test]
     fn rings_are_as_large_as_the_cache_or_the_budget_allows() {
         let mib = |mib: usize| mib << 20;
-        assert_eq!(ring_shape(mib(24) - 1, 1000, u64::MAX), (mib(24), 3));
-        assert_eq!(ring_shape(mib(9), 1000, u64::MAX), (mib(9), 8));
-        assert_eq!(ring_shape(1, 1000, u64::MAX), (mib(1), 8));
-        assert_eq!(ring_shape(mib(100), 1000, u64::MAX), (mib(100), 3), "chunks that are large");
-        assert_eq!(ring_shape(mib(23), 1, u64::MAX), (mib(23), 2), "one chunk");
-        assert_eq!(ring_shape(mib(9), 1000, mib(40) as u64), (mib(9), 4));
-        assert_eq!(ring_shape(mib(23), 1000, 1), (mib(23), 2), "which the budget then refuses");
+        let shape = |chunk_bytes, chunks, budget_bytes| {
+            ring_shape(RingNeeds { chunk_bytes, chunks, read_together: 1 }, budget_bytes)
+        };
+        assert_eq!(shape(mib(24) - 1, 1000, u64::MAX), (mib(24), 3));
+        assert_eq!(shape(mib(9), 1000, u64::MAX), (mib(9), 8));
+        assert_eq!(shape(1, 1000, u64::MAX), (mib(1), 8));
+        assert_eq!(shape(mib(100), 1000, u64::MAX), (mib(100), 3), "chunks that are large");
+        assert_eq!(shape(mib(23), 1, u64::MAX), (mib(23), 2), "one chunk");
+        assert_eq!(shape(mib(9), 1000, mib(40) as u64), (mib(9), 4));
+        assert_eq!(shape(mib(23), 1000, 1), (mib(23), 2), "which the budget then refuses");
+        let decoded = RingNeeds { chunk_bytes: mib(28), chunks: 64, read_together: 8 };
+        assert_eq!(ring_shape(decoded, u64::MAX), (mib(28), 10));
+        assert_eq!(ring_shape(decoded, mib(100) as u64), (mib(28), 3));
     }
 }

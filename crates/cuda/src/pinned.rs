@@ -8,7 +8,7 @@ use headrace_gpu::PinnedBuffer;
 
 use crate::device::CudaDevice;
 use crate::error::CudaError;
-use crate::host_memory::{Pinned, SLOTS_MIN};
+use crate::host_memory::{Pinned, RingNeeds, SLOTS_MIN};
 
 /// Pinned memory of a query; goes back when it is dropped. No queued copy may use it then.
 pub(crate) struct PinnedLease {
@@ -65,8 +65,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Slots for `chunks` chunks that need up to `chunk_bytes` bytes each: those of an earlier
-    /// query, or new ones. Where the device has too little memory, what is kept on it makes room;
+    /// Slots for chunks: those of an earlier query, or new ones. Where the device has too little memory, what is kept on it makes room;
     /// if that is not enough, there are fewer slots. Where there is no room for two, because other
     /// queries have theirs, it waits for one of those.
     ///
@@ -78,14 +77,13 @@ impl Ring {
     /// query has any; [`ExecError::Cancelled`](headrace_pipeline::ExecError::Cancelled).
     pub fn take(
         device: &Arc<CudaDevice>,
-        chunk_bytes: usize,
-        chunks: usize,
+        needs: RingNeeds,
         token: &CancelToken,
     ) -> Result<Self, CudaError> {
         let host = device.host_memory();
-        let (slot_bytes, count) = host.ring_shape(chunk_bytes, chunks);
+        let (slot_bytes, count) = host.ring_shape(needs);
         loop {
-            let known = host.idle_ring(chunk_bytes, count);
+            let known = host.idle_ring(needs.chunk_bytes, count);
             match known.map_or_else(|| new_ring(device, slot_bytes, count), Ok) {
                 Ok(slots) => {
                     host.lend_ring();

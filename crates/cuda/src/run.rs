@@ -19,6 +19,7 @@ use crate::device::CudaDevice;
 use crate::error::CudaError;
 use crate::execution::{CudaExecution, StepsLeft};
 use crate::groups_left::GroupsLeft;
+use crate::host_memory::RingNeeds;
 use crate::layout::SegmentLayout;
 use crate::pinned::Ring;
 use crate::resident::ResidentColumn;
@@ -157,16 +158,22 @@ impl CudaRun {
 
     /// The slots of every device, taken by one query at a time: a query that waits for its last ring
     /// waits only for queries that have all of theirs.
-    fn rings(
-        &self,
-        slot_bytes: usize,
-        chunks: usize,
-        token: &CancelToken,
-    ) -> Result<Vec<Ring>, CudaError> {
+    fn rings(&self, needs: RingNeeds, token: &CancelToken) -> Result<Vec<Ring>, CudaError> {
         static TAKING: Mutex<()> = Mutex::new(());
         let _alone = TAKING.lock();
-        let take = |part: &Part| Ring::take(part.execution.device(), slot_bytes, chunks, token);
+        let take = |part: &Part| Ring::take(part.execution.device(), needs, token);
         self.parts.iter().map(take).collect()
+    }
+
+    /// Chunks that must be read at a time so that so many readers of each device have work. Reads that decode are not
+    /// shared, and some take several times as long as others: there are to be twice as many as readers.
+    fn read_together(&self, readers: usize) -> usize {
+        let largest = self.planned.iter().max_by_key(|chunk| chunk.rows());
+        let Some((reads, files)) = largest.map(|chunk| chunk.reads(self.read())) else { return 1 };
+        match files.iter().any(|file| file.is_made()) {
+            true => (2 * readers / self.parts.len()).div_ceil(reads.len()),
+            false => 1,
+        }
     }
 
     /// Whether each device has room for all planned chunks that are its own, as they lie in their
@@ -220,8 +227,12 @@ impl CudaRun {
         let planned = self.planned.len() as u64;
         let later = self.rest.as_ref().map_or(Some(0), |rest| rest.chunks);
         let chunks = later.map(|later| later + planned);
-        let slots_max = chunks.map_or(usize::MAX, |chunks| chunks as usize);
-        let mut rings = self.rings(chunk.slot_bytes, slots_max, token).map_err(failed)?;
+        let needs = RingNeeds {
+            chunk_bytes: chunk.slot_bytes,
+            chunks: chunks.map_or(usize::MAX, |chunks| chunks as usize),
+            read_together: self.read_together(options.readers),
+        };
+        let mut rings = self.rings(needs, token).map_err(failed)?;
         let bytes = self.bytes();
         let pages = self.rest.as_ref().and_then(|rest| rest.pages.clone());
         let bounds = FeedBounds { bytes, chunks, slot_bytes: chunk.slot_bytes };

@@ -519,3 +519,34 @@ fn what_is_not_read_is_told_before() {
     let other = refused(2, DataType::Timestamp(TimeUnit::Second, None)).unwrap();
     assert!(other.starts_with("column keys: Dictionary(Int64, Utf8)"), "{other}");
 }
+
+/// Nanoseconds a value that one thread takes for each column of a file as a device takes it.
+#[test]
+#[ignore = "measures: HEADRACE_PARQUET names a file"]
+fn plain_columns_of_one_thread() {
+    let path = std::env::var("HEADRACE_PARQUET").expect("HEADRACE_PARQUET names a file");
+    let table = table(Path::new(&path));
+    let all: Vec<_> = (0..table.schema().fields().len()).collect();
+    for column in plain_columns(&table, &all) {
+        let options = ChunkOptions { is_plain: true, ..ChunkOptions::default() };
+        let best = (0..5).map(|_| {
+            let mut feed = Arc::clone(&table).feed(&[column], &[], options).unwrap();
+            let mut into = Vec::new();
+            let started = std::time::Instant::now();
+            let (mut bytes, mut rows) = (0, 0);
+            while let Poll::Ready(Some(fed)) = feed.poll_next(Waker::noop()) {
+                let fed = fed.unwrap();
+                rows += fed.payload.segments.iter().map(|it| u64::from(it.rows)).sum::<u64>();
+                for (read, file) in fed.reads.iter().zip(&fed.files) {
+                    into.resize(read.bytes as usize, 0);
+                    file.read_exact_at(read.offset, &mut into).unwrap();
+                    bytes += read.bytes;
+                }
+            }
+            (started.elapsed().as_secs_f64() * 1e9 / rows as f64, bytes as f64 / rows as f64)
+        });
+        let (value_ns, bytes) = best.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+        let name = table.schema().field(column).name();
+        println!("{name:16} {value_ns:6.2} ns a row, {:6.2} GB/s made", bytes / value_ns);
+    }
+}
