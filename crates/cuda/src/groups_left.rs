@@ -76,19 +76,68 @@ impl CudaExecution {
     }
 }
 
+/// What a pipeline over the groups of several runs, one after the other, knows before it runs; `source` says which columns
+/// it reads.
+///
+/// # Errors
+/// [`ExecError::Internal`] for columns that they do not have; [`ExecError::WhyNot`] for texts of several dictionaries.
+pub fn info_of(lefts: &[&GroupsLeft<'_>], source: &Source) -> Result<SourceInfo, ExecError> {
+    let mut info = SourceInfo::default();
+    for left in lefts {
+        let columns = left.read(source)?.into_iter().map(GroupColumn::info);
+        if info.rows_max == 0 {
+            info.columns = columns.collect();
+        } else {
+            for (column, other) in info.columns.iter_mut().zip(columns) {
+                *column = column.with(&other)?;
+            }
+        }
+        info.rows_max += left.rows.max(1);
+    }
+    Ok(info)
+}
+
+/// Runs a pipeline over groups that was bound for [`info_of`] these. Its rows go to `output`, as do hashed groups when their
+/// table fills.
+///
+/// # Errors
+/// What the CUDA processor cannot do, a result that does not fit its type, as a [`WhyNot`]; nothing
+/// has gone to `output` then. The failure of a row, or [`CudaError::Gpu`].
+pub(crate) fn run(
+    lefts: &[&GroupsLeft<'_>],
+    source: &Source,
+    bound: &Arc<Bound>,
+    output: &RowOutput<'_>,
+) -> Result<CudaExecution, CudaError> {
+    let Some((first, others)) = lefts.split_first() else {
+        return Err(ExecError::Internal("groups of no run".into()).into());
+    };
+    let device = first.execution.device();
+    if others.iter().any(|other| !Arc::ptr_eq(other.execution.device(), device)) {
+        return Err(WhyNot::new("the groups lie on several GPUs").into());
+    }
+    let mut layouts: Vec<SegmentLayout> = Vec::with_capacity(lefts.len());
+    for left in lefts {
+        let layout = left.layout(source)?;
+        if !layouts.contains(&layout) {
+            CudaProgram::compile(Arc::clone(bound), &layout, Tuning::FULL)?;
+            layouts.push(layout);
+        }
+        left.check_fit()?;
+    }
+    let mut execution = CudaExecution::new(device, bound, &layouts)?;
+    let ran = lefts.iter().try_for_each(|left| left.run(source, &mut execution, output));
+    if ran.is_err() {
+        // Kernels may still use a window.
+        execution.wait();
+    }
+    ran.map(|()| execution)
+}
+
 impl GroupsLeft<'_> {
     /// How many there are.
     pub fn rows(&self) -> u64 {
         self.rows
-    }
-
-    /// What a pipeline over them knows before it runs; `source` says which columns it reads.
-    ///
-    /// # Errors
-    /// [`ExecError::Internal`] for columns that they do not have.
-    pub fn info(&self, source: &Source) -> Result<SourceInfo, ExecError> {
-        let columns = self.read(source)?.iter().map(|column| column.info()).collect();
-        Ok(SourceInfo { columns, rows_max: self.rows.max(1), remaps: Vec::new() })
     }
 
     fn read(&self, source: &Source) -> Result<Vec<&GroupColumn>, ExecError> {
@@ -97,46 +146,26 @@ impl GroupsLeft<'_> {
         source.ordinals.iter().map(|&column| self.columns.get(column).ok_or_else(missing)).collect()
     }
 
-    /// Runs a pipeline over them that was bound for [`Self::info`]. Its rows go to `output`, as do hashed groups
-    /// when their table fills.
-    ///
-    /// # Errors
-    /// What the CUDA processor cannot do, a result that does not fit its type, as a [`WhyNot`]; nothing
-    /// has gone to `output` then. The failure of a row, or [`CudaError::Gpu`].
-    pub(crate) fn run(
+    /// How the columns lie once they are made.
+    fn layout(&self, source: &Source) -> Result<SegmentLayout, ExecError> {
+        let columns = self.read(source)?.into_iter().map(GroupColumn::layout).collect();
+        Ok(SegmentLayout { columns })
+    }
+
+    /// Runs an execution over all of them.
+    fn run(
         &self,
         source: &Source,
-        bound: &Arc<Bound>,
+        execution: &mut CudaExecution,
         output: &RowOutput<'_>,
-    ) -> Result<CudaExecution, CudaError> {
-        let columns = self.read(source)?;
-        let layout =
-            SegmentLayout { columns: columns.iter().map(|column| column.layout()).collect() };
-        CudaProgram::compile(Arc::clone(bound), &layout, Tuning::FULL)?;
-        self.check_fit()?;
-        let layouts = std::slice::from_ref(&layout);
-        let mut execution = CudaExecution::new(self.execution.device(), bound, layouts)?;
+    ) -> Result<(), CudaError> {
+        let layout = &self.layout(source)?;
         // A kernel of another pipeline may load other columns ahead.
         let read: Vec<usize> =
             execution.kernels().flat_map(|kernel| kernel.program.columns_read()).collect();
-        let columns = columns.into_iter().enumerate();
-        let columns: Vec<_> = columns.filter(|(register, _)| read.contains(register)).collect();
-        let window = Window::new(&execution, &columns, self.rows)?;
-        let ran = self.run_windows(&mut execution, &layout, (&window, &columns), output);
-        if ran.is_err() {
-            // Kernels may still use the window.
-            execution.wait();
-        }
-        ran.map(|()| execution)
-    }
-
-    fn run_windows(
-        &self,
-        execution: &mut CudaExecution,
-        layout: &SegmentLayout,
-        (window, columns): (&Window, &[(usize, &GroupColumn)]),
-        output: &RowOutput<'_>,
-    ) -> Result<(), CudaError> {
+        let columns = self.read(source)?.into_iter().enumerate();
+        let columns: &Vec<_> = &columns.filter(|(register, _)| read.contains(register)).collect();
+        let window = &Window::new(execution, columns, self.rows)?;
         for first in (0..self.rows).step_by(window.rows as usize) {
             if output.is_enough() {
                 break;

@@ -93,7 +93,7 @@ pub use device::{CudaDevice, CudaOptions};
 pub use error::CudaError;
 pub use execution::StepsLeft;
 pub use fixed::compile_fixed;
-pub use groups_left::GroupsLeft;
+pub use groups_left::{GroupsLeft, info_of};
 pub use layout::SegmentLayout;
 pub use pages::PageOwner;
 pub use program::CudaProgram;

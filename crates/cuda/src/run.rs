@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::device::CudaDevice;
 use crate::error::CudaError;
 use crate::execution::{CudaExecution, StepsLeft};
-use crate::groups_left::GroupsLeft;
+use crate::groups_left::{self, GroupsLeft};
 use crate::host_memory::RingNeeds;
 use crate::layout::SegmentLayout;
 use crate::pinned::Ring;
@@ -355,20 +355,20 @@ impl ResidentRuns {
     }
 }
 
-/// Runs a pipeline over the groups that another left, and was bound for [`GroupsLeft::info`]. Its rows and hashed groups
+/// Runs a pipeline over the groups that others left, and was bound for [`info_of`](crate::info_of) these. Its rows and hashed groups
 /// go to `output`, which is to be finished then, unless `take` takes these.
 ///
 /// # Errors
 /// What the CUDA processor cannot do, and a result of a group that does not fit its type, as a
 /// [`WhyNot`]: nothing has gone to `output` then. The failure of a row, or [`CudaError::Gpu`].
 pub fn run_over(
-    left: &GroupsLeft<'_>,
+    lefts: &[&GroupsLeft<'_>],
     source: &Source,
     bound: &Arc<Bound>,
     output: &RowOutput<'_>,
     take: Option<TakeGroups<'_>>,
 ) -> Result<CudaAnswer, CudaError> {
-    answer(&mut left.run(source, bound, output)?, output, true, take)
+    answer(&mut groups_left::run(lefts, source, bound, output)?, output, true, take)
 }
 
 /// The device of each chunk: the one that has most of it, because it took it when it was idle, or

@@ -105,6 +105,26 @@ impl AggregateCall {
         let (name, on_overflow) = (name.into(), OnOverflow::Error);
         Self { name, function, argument, filter: None, distinct: false, result, on_overflow }
     }
+
+    /// The call for parts of a group, under a name, and the function that puts them together; `None`: there is none.
+    pub(crate) fn part(&self, name: String) -> Option<(Self, AggregateFunction)> {
+        use AggregateFunction::{Avg, Count, Max, Min, SquaredDeviations, Sum};
+        let of = self.argument.as_ref().map(Expr::data_type);
+        let (result, function) = match (self.function, of) {
+            (Avg | SquaredDeviations, _) => return None,
+            (Count, _) => (self.result.clone(), Sum),
+            // Totals of parts may be what the whole one is not: too large for its type.
+            (Sum, Some(integer)) if integer.is_integer() => {
+                (DataType::Decimal128 { precision: 38, scale: 0 }, Sum)
+            }
+            (Sum, Some(DataType::Decimal128 { scale, .. })) => {
+                (DataType::Decimal128 { precision: 38, scale }, Sum)
+            }
+            (Sum, _) => (DataType::Float64, Sum),
+            (Min | Max, _) => (self.result.clone(), self.function),
+        };
+        Some((Self { name, result, distinct: false, ..self.clone() }, function))
+    }
 }
 
 impl AggregateFunction {

@@ -183,29 +183,10 @@ impl<'a> Lowering<'a> {
     /// The column of a call within the groups of the first grouping, and the function that puts
     /// the whole together.
     fn part(&mut self, call: &AggregateCall) -> Result<(usize, AggregateFunction), IrError> {
-        let of = call.argument.as_ref().map(Expr::data_type);
-        let (result, function) = match (call.function, of) {
-            (AggregateFunction::Avg | AggregateFunction::SquaredDeviations, _) => {
-                return fail(&call.name, format!("{call} beside distinct calls"));
-            }
-            (AggregateFunction::Count, _) => (call.result.clone(), AggregateFunction::Sum),
-            // Totals of parts may be what the whole one is not: too large for its type.
-            (AggregateFunction::Sum, Some(integer)) if integer.is_integer() => {
-                (DataType::Decimal128 { precision: 38, scale: 0 }, AggregateFunction::Sum)
-            }
-            (AggregateFunction::Sum, Some(DataType::Decimal128 { scale, .. })) => {
-                (DataType::Decimal128 { precision: 38, scale }, AggregateFunction::Sum)
-            }
-            (AggregateFunction::Sum, _) => (DataType::Float64, AggregateFunction::Sum),
-            (extreme, _) => (call.result.clone(), extreme),
+        let Some((part, function)) = call.part(format!("part {}", self.parts.len())) else {
+            return fail(&call.name, format!("{call} beside distinct calls"));
         };
-        let part = AggregateCall {
-            name: format!("part {}", self.parts.len()),
-            result: result.clone(),
-            distinct: false,
-            ..call.clone()
-        };
-        self.columns.push(Field::new(&part.name, result, true));
+        self.columns.push(Field::new(&part.name, part.result.clone(), true));
         self.parts.push(part);
         Ok((self.columns.len() - 1, function))
     }

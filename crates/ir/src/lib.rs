@@ -17,8 +17,8 @@
 //!
 //! A stage ends in rows, groups, a build or partitions. A later stage reads rows and groups as
 //! its source and probes builds; the last stage's output is the answer. Planners write tables, builds
-//! and groups; distinct calls, grouping sets and joins by partitions are lowered to stages of these
-//! kinds ([`distinct`], [`grouping`], [`divide`]).
+//! and groups; distinct calls, groups of unions, grouping sets and joins by partitions are lowered to stages of these
+//! kinds ([`distinct`], [`union`], [`grouping`], [`divide`]).
 //!
 //! Rows are described by *registers*. Registers `0..n` are the `n` columns of the source;
 //! each `Compute` appends one, each `Probe` appends one per payload column (and one for a
@@ -63,6 +63,7 @@ pub mod pipeline;
 pub mod program;
 pub mod scalar;
 pub mod types;
+pub mod union;
 
 mod display;
 mod lower;

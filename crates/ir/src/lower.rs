@@ -6,17 +6,23 @@ use crate::program::Program;
 use crate::validate::IrError;
 
 impl Program {
-    /// The same program without distinct calls ([`crate::distinct`]) and without grouping sets
-    /// ([`crate::grouping`]): both become stages.
+    /// The same program without distinct calls ([`crate::distinct`]), with parts of groups in place of the rows of unions
+    /// ([`crate::union`]), and without grouping sets ([`crate::grouping`]): all of them become stages.
     ///
     /// # Errors
-    /// Those of [`Program::without_distinct`] and [`Program::without_grouping_sets`].
+    /// Those of [`Program::without_distinct`], [`Program::with_parts_of_unions`] and [`Program::without_grouping_sets`].
     pub fn lowered(&self) -> Result<Cow<'_, Self>, IrError> {
         let program = self.without_distinct()?;
-        let joined = match program.without_grouping_sets()? {
-            Cow::Owned(joined) => Some(joined),
-            Cow::Borrowed(_) => None,
-        };
+        let with_parts = changed(program.with_parts_of_unions()?);
+        let program = with_parts.map_or(program, Cow::Owned);
+        let joined = changed(program.without_grouping_sets()?);
         Ok(joined.map_or(program, Cow::Owned))
+    }
+}
+
+fn changed(program: Cow<'_, Program>) -> Option<Program> {
+    match program {
+        Cow::Owned(program) => Some(program),
+        Cow::Borrowed(_) => None,
     }
 }

@@ -39,6 +39,9 @@ pub enum Input {
     /// The partitions of an earlier stage that ends in [`Sink::Partition`], each for itself: the
     /// first step probes another such stage, and a row meets the rows of its own partition.
     Partitions(usize),
+    /// The outputs of several earlier stages, one after the other, each while that stage runs. Their columns are of the
+    /// same types, and no other stage reads them.
+    Union(Vec<usize>),
 }
 
 impl Input {
@@ -46,21 +49,35 @@ impl Input {
     pub fn table(&self) -> Option<usize> {
         match self {
             Self::Table(number) | Self::Batches(number) => Some(*number),
-            Self::Values(_) | Self::Stage(_) | Self::Partitions(_) => None,
+            Self::Values(_) | Self::Stage(_) | Self::Partitions(_) | Self::Union(_) => None,
         }
     }
 
-    /// The stage whose result is read.
-    pub fn stage(&self) -> Option<usize> {
+    /// The stages whose results are read.
+    pub fn stages(&self) -> &[usize] {
         match self {
-            Self::Stage(stage) | Self::Partitions(stage) => Some(*stage),
-            Self::Table(_) | Self::Batches(_) | Self::Values(_) => None,
+            Self::Stage(stage) | Self::Partitions(stage) => std::slice::from_ref(stage),
+            Self::Union(stages) => stages,
+            Self::Table(_) | Self::Batches(_) | Self::Values(_) => &[],
         }
+    }
+
+    fn stages_mut(&mut self) -> &mut [usize] {
+        match self {
+            Self::Stage(stage) | Self::Partitions(stage) => std::slice::from_mut(stage),
+            Self::Union(stages) => stages,
+            Self::Table(_) | Self::Batches(_) | Self::Values(_) => &mut [],
+        }
+    }
+
+    /// Gives the stages that are read other numbers.
+    pub(crate) fn renumber(&mut self, number: &impl Fn(usize) -> usize) {
+        self.stages_mut().iter_mut().for_each(|stage| *stage = number(*stage));
     }
 
     /// Whether rows cannot be read a second time.
     pub fn comes_once(&self) -> bool {
-        matches!(self, Self::Batches(_) | Self::Stage(_))
+        matches!(self, Self::Batches(_) | Self::Stage(_) | Self::Union(_))
     }
 }
 

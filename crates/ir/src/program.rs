@@ -8,7 +8,7 @@
 //!
 //! A stage reads a table, batches, constants or the output of an earlier stage, and probes the builds
 //! of earlier stages. Planners write few kinds of stages; the rest are made of these by lowering:
-//! distinct calls ([`crate::distinct`]), grouping sets ([`crate::grouping`]), and joins whose build
+//! distinct calls ([`crate::distinct`]), groups of a union ([`crate::union`]), grouping sets ([`crate::grouping`]), and joins whose build
 //! does not fit memory ([`crate::divide`]). Groups that a query asks for several times are one stage ([`crate::shared`]).
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use crate::types::Field;
 
 /// The version of programs that this crate writes and reads: changed whenever the meaning of a
 /// serialised program changes.
-pub const PROGRAM_VERSION: u32 = 9;
+pub const PROGRAM_VERSION: u32 = 10;
 
 /// Stages in an order in which they can run. Together with its tables a program says everything that
 /// a processor has to know.
@@ -76,7 +76,8 @@ impl Program {
     pub fn inputs(&self, number: usize) -> impl Iterator<Item = usize> {
         let stage = self.stage(number).into_iter();
         stage.flat_map(|stage| {
-            stage.source.input.stage().into_iter().chain(stage.probes().map(|probe| probe.build))
+            let read = stage.source.input.stages().iter().copied();
+            read.chain(stage.probes().map(|probe| probe.build))
         })
     }
 
@@ -86,10 +87,23 @@ impl Program {
         self.sources().filter(|source| source.input == read).nth(1).is_some()
     }
 
-    /// A stage, the stage that its rows come from, and so on: the last reads no other stage.
+    /// A stage, the stages that its rows come from, those that these read, and so on.
     pub fn chain(&self, number: usize) -> Vec<usize> {
-        let read = |&number: &usize| self.stage(number)?.source.input.stage();
-        std::iter::successors(Some(number), read).collect()
+        let (mut chain, mut at) = (vec![number], 0);
+        while let Some(stage) = chain.get(at) {
+            let read = self.stage(*stage).map_or(&[][..], |stage| stage.source.input.stages());
+            chain.extend(read);
+            at += 1;
+        }
+        chain
+    }
+
+    /// The stages that the rows of a stage come from in the first place: they read no other stage.
+    pub fn origins(&self, number: usize) -> Vec<usize> {
+        let is_origin = |stage: &Pipeline| stage.source.input.stages().is_empty();
+        let mut chain = self.chain(number);
+        chain.retain(|&number| self.stage(number).is_some_and(is_origin));
+        chain
     }
 
     /// Of each stage, whether others probe it.
@@ -117,9 +131,7 @@ impl Program {
 impl Pipeline {
     /// Gives the stages that it reads and probes other numbers.
     pub fn renumber(&mut self, number: &impl Fn(usize) -> usize) {
-        if let Input::Stage(stage) | Input::Partitions(stage) = &mut self.source.input {
-            *stage = number(*stage);
-        }
+        self.source.input.renumber(number);
         for step in &mut self.steps {
             if let Step::Probe(Probe { build, .. }) = step {
                 *build = number(*build);

@@ -28,9 +28,15 @@ impl Program {
     fn sharing(mut self) -> Self {
         // Of each stage the first that is equal to it; builds that are equal stay several.
         let mut firsts: Vec<usize> = Vec::with_capacity(self.stages.len());
+        // A union alone reads its members.
+        let is_member: Vec<bool> = (0..self.stages.len()).map(|it| self.is_member(it)).collect();
         for number in 0..self.stages.len() {
+            if is_member[number] {
+                firsts.push(number);
+                continue;
+            }
             let stage = self.over_firsts(number, &firsts);
-            let is_first = |&earlier: &usize| firsts[earlier] == earlier;
+            let is_first = |&earlier: &usize| firsts[earlier] == earlier && !is_member[earlier];
             let found = (0..number).filter(is_first).find_map(|earlier| {
                 let other = self.over_firsts(earlier, &firsts);
                 let both = other.groups_with(&stage);
@@ -42,6 +48,12 @@ impl Program {
             }
         }
         self.without_unread()
+    }
+
+    /// Whether a union reads a stage.
+    fn is_member(&self, number: usize) -> bool {
+        let is_union = |source: &&Source| matches!(source.input, Input::Union(_));
+        self.sources().filter(is_union).any(|source| source.input.stages().contains(&number))
     }
 
     /// A stage that reads and probes the first of equal stages.
@@ -71,7 +83,7 @@ impl Program {
     }
 
     /// The same without stages that no other reads or probes.
-    fn without_unread(mut self) -> Self {
+    pub(crate) fn without_unread(mut self) -> Self {
         for number in (0..self.stages.len()).rev() {
             let is_read = (number + 1..=self.stages.len())
                 .any(|reader| self.inputs(reader).any(|input| input == number));

@@ -31,30 +31,33 @@ impl Program {
 }
 
 impl Pipeline {
-    /// The same over another source: its rows are filtered, and `columns` over them are the columns of
-    /// the source that it replaces.
-    pub fn over(self, source: Source, filters: Vec<Expr>, columns: Vec<NamedExpr>) -> Self {
-        let read = source.columns.len();
-        let mut steps: Vec<Step> = filters.into_iter().map(Step::Filter).collect();
+    /// The same over other rows: those that `steps` leave of a source, after which there are so many registers. `columns` of
+    /// them are the columns of the source that is replaced.
+    pub fn over(
+        self,
+        (source, mut steps): (Source, Vec<Step>),
+        registers: usize,
+        columns: Vec<NamedExpr>,
+    ) -> Self {
         let mut places: Vec<Expr> = Vec::with_capacity(columns.len());
-        let mut computed = 0;
+        let mut appended = registers;
         for column in columns {
             places.push(match column.expr {
-                Expr::Register { .. } => column.expr,
+                Expr::Register { .. } | Expr::Literal(_) => column.expr,
                 _ => {
                     let place = Expr::Register {
-                        index: read + computed,
+                        index: appended,
                         data_type: column.expr.data_type(),
                         nullable: column.expr.nullable(),
                         name: column.name.clone(),
                     };
-                    computed += 1;
+                    appended += 1;
                     steps.push(Step::Compute(column));
                     place
                 }
             });
         }
-        let (replaced, appended) = (places.len(), read + computed);
+        let replaced = places.len();
         let place = |register: Register, e: &Expr| match places.get(register) {
             Some(place) => place.clone(),
             None => e.moved_to(register - replaced + appended),
@@ -128,7 +131,9 @@ mod tests {
             NamedExpr { name: "x".into(), expr: twice },
             NamedExpr { name: "y".into(), expr: source.register(0) },
         ];
-        program.answer = program.answer.clone().over(source, vec![few], columns);
+        let registers = source.columns.len();
+        let few = vec![Step::Filter(few)];
+        program.answer = program.answer.clone().over((source, few), registers, columns);
         program.validate().unwrap();
         let names: Vec<_> = program.parameters.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names, ["most", "least"]);

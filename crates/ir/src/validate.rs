@@ -46,15 +46,28 @@ impl Program {
     /// Batches come once: only one source can have them, of several stages in a row too. What a stage puts out may have several
     /// readers otherwise.
     fn check_readers(&self, stage: &Pipeline) -> Result<()> {
-        let come_once = |read: usize| {
-            let first = self.chain(read).last().and_then(|&first| self.stage(first));
-            first.is_some_and(|first| matches!(first.source.input, Input::Batches(_)))
+        let are_batches = |&stage: &usize| {
+            self.stage(stage).is_some_and(|it| matches!(it.source.input, Input::Batches(_)))
         };
+        if let Input::Union(members) = &stage.source.input {
+            let reads = |member| {
+                let all = self.sources().flat_map(|source| source.input.stages());
+                all.filter(|read| *read == member).count()
+            };
+            return match members.iter().find(|member| reads(*member) > 1) {
+                Some(member) => fail(
+                    &stage.source.table,
+                    format!("stage {member} of a union is read by others, or twice"),
+                ),
+                None => Ok(()),
+            };
+        }
+        let come_once = |read: usize| self.origins(read).iter().any(are_batches);
         let same = |input: &Input| match (input, &stage.source.input) {
             // Rows that come once are no table beside.
             (Input::Batches(read) | Input::Table(read), Input::Batches(other)) => read == other,
             (Input::Stage(read), Input::Stage(other)) => read == other && come_once(*read),
-            (read, other) => read == other && read.stage().is_some(),
+            (read, other) => read == other && !read.stages().is_empty(),
         };
         let readers = self.sources().filter(|source| same(&source.input)).count();
         if readers > 1 {
@@ -73,7 +86,11 @@ fn check_source(source: &Source, before: &[Pipeline], place: &str) -> Result<()>
     if let Input::Values(rows) = &source.input {
         rows.iter().try_for_each(|row| check_values(source, row, place))?;
     }
-    let Some(read) = source.input.stage() else { return Ok(()) };
+    source.input.stages().iter().try_for_each(|&read| check_read(source, read, before, place))
+}
+
+/// That a source can read a stage.
+fn check_read(source: &Source, read: usize, before: &[Pipeline], place: &str) -> Result<()> {
     let Some(stage) = before.get(read) else {
         return fail(place, format!("it reads stage {read} of {} before it", before.len()));
     };

@@ -149,7 +149,7 @@ impl Run<'_> {
             let stage = graph.program().stage(number)?;
             let table = match stage.source.input {
                 Input::Table(table) | Input::Batches(table) => Some(&*self.request.tables[table]),
-                Input::Values(_) | Input::Stage(_) => None,
+                Input::Values(_) | Input::Stage(_) | Input::Union(_) => None,
                 // Temporary files are one run's.
                 Input::Partitions(_) => return None,
             };
@@ -248,9 +248,10 @@ impl Run<'_> {
                 }
             }
         };
-        let on_device = |left: &GroupsLeft<'_>| {
-            let options = BuildOptions { source_rows: Some(left.rows()), ..options };
-            self.build_of_groups(stage, builds, options, left)
+        let on_device = |lefts: &[&GroupsLeft<'_>]| {
+            let rows = lefts.iter().map(|left| left.rows()).sum();
+            let options = BuildOptions { source_rows: Some(rows), ..options };
+            self.build_of_groups(stage, builds, options, lefts)
         };
         self.over_source(graph, &stage.source, settings, on_host, on_device)
     }
@@ -261,7 +262,7 @@ impl Run<'_> {
         stage: &Pipeline,
         builds: &[Arc<BuildTable>],
         options: BuildOptions,
-        left: &GroupsLeft<'_>,
+        lefts: &[&GroupsLeft<'_>],
     ) -> OnDevice<Made> {
         let started = Instant::now();
         let (keys, payload) = stage.build_columns().unwrap_or_default();
@@ -276,7 +277,7 @@ impl Run<'_> {
             refused.is_ok()
         };
         let streamed =
-            match self.over_groups(&rows, builds, left, Outlet::from(&emit as Emit<'_>))? {
+            match self.over_groups(&rows, builds, lefts, Outlet::from(&emit as Emit<'_>))? {
                 Ok(streamed) => streamed,
                 Err(why) => return Ok(Err(why)),
             };

@@ -175,17 +175,19 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
 }
 
 /// Runs a task over groups that lie on a GPU, in place of its table.
-pub fn run_over(task: &Task<'_>, left: &GroupsLeft<'_>) -> Result<Done, RunError> {
+pub fn run_over(task: &Task<'_>, lefts: &[&GroupsLeft<'_>]) -> Result<Done, RunError> {
     let (started, _under_way) = (Instant::now(), RunUnderWay::begin());
     let source = &task.pipeline.source;
     let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
-    let bound = Arc::new(bind(task.pipeline, &left.info(source)?, task.builds, &options)?);
+    let info = headrace_cuda::info_of(lefts, source)?;
+    let bound = Arc::new(bind(task.pipeline, &info, task.builds, &options)?);
     CudaProgram::check(&bound, Tuning::FULL)?;
     let options = task.runner.group_options(task.groups, task.threads, task.token);
     let output = RowOutput::new(&bound, &options, task.outlet.emit)?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
-    let answer = headrace_cuda::run_over(left, source, &bound, &output, task.outlet.take)?;
-    let scope = Scope { rows: left.rows(), ..Scope::default() };
+    let answer = headrace_cuda::run_over(lefts, source, &bound, &output, task.outlet.take)?;
+    let rows = lefts.iter().map(|left| left.rows()).sum();
+    let scope = Scope { rows, ..Scope::default() };
     let race = RaceReport {
         wall_ns: started.elapsed().as_nanos() as u64,
         kernel_ns: (answer.stats.kernel_ms * 1e6) as u64,

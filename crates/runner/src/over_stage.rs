@@ -1,11 +1,11 @@
-//! A stage that reads another one while that runs.
+//! A stage that reads others while they run, one after the other.
 //!
 //! ```text
-//! on the host:    producer ─► batches, a few at a time ─► reader
-//! on a GPU:       producer ─► groups in device memory ─► reader, when the producer is done
+//! on the host:    producers ─► batches, a few at a time ─► reader
+//! on a GPU:       producers ─► groups in device memory ─► reader, when the last producer is done
 //! ```
 //!
-//! The producer decides by what becomes of it: if a GPU is left with all of its groups, the reader is asked to run
+//! The producers decide by what becomes of them: if a GPU is left with all of their groups, the reader is asked to run
 //! over them there. Otherwise, or if the GPU does not take the reader, batches come, and the reader runs on the cores.
 //! A reader on the cores begins with the first batch: until then the groups may still stay on the GPU.
 
@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use headrace_columns::column::arrow_field;
 use headrace_cuda::{GroupsLeft, TakeGroups};
 use headrace_format::batches::{BatchTable, batch_channel};
 use headrace_ir::{Pipeline, Sink};
 use headrace_pipeline::build::BuildOptions;
-use headrace_pipeline::{BuildTable, WhyNot};
+use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 use parking_lot::Mutex;
 
 use crate::cuda;
@@ -28,7 +29,7 @@ use crate::graph::Graph;
 use crate::run::{Run, Streamed, gpu_refusal};
 use crate::settings::Processor;
 use crate::table::StreamTable;
-use crate::task::{OnDevice, Outlet, Task};
+use crate::task::{Emit, OnDevice, Outlet, TakenGroups, Task};
 
 /// Batches that wait between a stage and the one that reads it.
 const WAITING_BATCHES: usize = 8;
@@ -37,57 +38,52 @@ const WAITING_BATCHES: usize = 8;
 const AUTO_GROUPS_MIN: u64 = 1 << 20;
 
 impl Run<'_> {
-    /// Does something with the output of a stage, which runs meanwhile: `on_host` with its rows, after what `on_device`
-    /// said why it cannot have its groups, or `on_device` with these.
-    pub(crate) fn over_stage<T: Send>(
+    /// Does something with the output of stages, which run meanwhile: `on_host` with their rows, after what `on_device`
+    /// said why it cannot have their groups, or `on_device` with these.
+    pub(crate) fn over_stages<T: Send>(
         &self,
         graph: &Graph<'_>,
-        number: usize,
+        numbers: &[usize],
         on_host: impl FnOnce(&StreamTable, Option<WhyNot>) -> Result<T, RunError>,
-        on_device: impl Fn(&GroupsLeft<'_>) -> OnDevice<T> + Sync,
+        on_device: impl Fn(&[&GroupsLeft<'_>]) -> OnDevice<T> + Sync,
     ) -> Result<T, RunError> {
-        let (stage, settings) = (graph.stage(number)?, self.request.settings);
-        let columns = stage.sink.output().unwrap_or_default();
-        let schema = Schema::new(columns.iter().map(arrow_field).collect::<Vec<_>>());
+        let none = || ExecError::Internal("a union of no stages".into());
+        let stage = graph.stage(*numbers.first().ok_or_else(none)?)?;
+        let mut columns = stage.sink.output().unwrap_or_default();
+        for &other in &numbers[1..] {
+            let others = graph.stage(other)?.sink.output().unwrap_or_default();
+            for (column, other) in columns.iter_mut().zip(others) {
+                column.nullable |= other.nullable;
+            }
+        }
+        let schema = Arc::new(Schema::new(columns.iter().map(arrow_field).collect::<Vec<_>>()));
         let (sender, receiver) = batch_channel(WAITING_BATCHES);
         let name = &stage.source.table;
         let table = StreamTable::new(name, Arc::new(BatchTable::new(name, &schema, receiver)));
-        // Rows go to the host one by one while the reader already runs: nothing is left to be asked for then.
-        let brings_groups = matches!(stage.sink, Sink::Aggregate { .. });
-        let rows = || WhyNot::new(format!("the rows of {name} come to the host"));
-        let (taken, why_not) = (Mutex::new(None), Mutex::new((!brings_groups).then(rows)));
-        let take = |left: Result<&GroupsLeft<'_>, WhyNot>| {
-            let refused = match left.map(&on_device) {
-                Ok(Ok(Err(why))) | Err(why) => why,
-                Ok(Ok(Ok(done))) => {
-                    *taken.lock() = Some(Ok(done));
-                    return true;
-                }
-                Ok(Err(error)) => {
-                    *taken.lock() = Some(Err(error));
-                    return true;
-                }
-            };
-            *why_not.lock() = Some(refused);
-            false
-        };
         let (begins, begun) = mpsc::channel();
+        let outcome = Outcome::default();
         std::thread::scope(|scope| {
             // Moved here: a producer must see that its reader is gone, by a panic too.
             let table = table;
-            let take: TakeGroups<'_> = &take;
+            let (outcome, on_device) = (&outcome, &on_device);
             let produced = scope.spawn(move || {
                 headrace_io::block_signals();
                 let has_begun = AtomicBool::new(false);
-                let emit = |batch| {
+                let emit = |batch: RecordBatch| {
                     if !has_begun.swap(true, Ordering::Relaxed) {
                         // Nobody waits where the reader is gone.
                         let _ = begins.send(());
                     }
-                    sender.send(batch)
+                    // Members of a union may differ in the names of columns, and in which of them may be NULL.
+                    match batch.schema_ref() == &schema {
+                        true => sender.send(batch),
+                        false => batch
+                            .with_schema(Arc::clone(&schema))
+                            .is_ok_and(|batch| sender.send(batch)),
+                    }
                 };
-                let outlet = Outlet { emit: &emit, take: brings_groups.then_some(take) };
-                let produced = self.stream_stage(graph, number, settings, outlet);
+                let producing = Producing { run: self, graph, emit: &emit, on_device, outcome };
+                let produced = producing.produce(numbers, Some(&[]));
                 match &produced {
                     Ok(()) => sender.finish(),
                     Err(error) => sender.fail(error.to_string()),
@@ -97,7 +93,7 @@ impl Run<'_> {
             // An error: the producer is done, and has sent nothing.
             let _ = begun.recv();
             // Nothing is locked while the reader runs: the producer goes on meanwhile.
-            let (taken, why_not) = (taken.lock().take(), why_not.lock().take());
+            let (taken, why_not) = (outcome.taken.lock().take(), outcome.why_not.lock().take());
             let consumed = taken.unwrap_or_else(|| on_host(&table, why_not));
             drop(table);
             let panicked = |_| Err(RunError::Thread(format!("the stage over {name} panicked")));
@@ -108,27 +104,31 @@ impl Run<'_> {
     }
 
     /// Whether a pipeline over groups on a GPU runs there sooner, or why not.
-    pub(crate) fn stays(&self, pipeline: &Pipeline, left: &GroupsLeft<'_>) -> Result<(), WhyNot> {
-        let settings = self.request.settings;
+    pub(crate) fn stays(
+        &self,
+        pipeline: &Pipeline,
+        lefts: &[&GroupsLeft<'_>],
+    ) -> Result<(), WhyNot> {
+        let (settings, groups) = (self.request.settings, groups_of(lefts));
         let may_compile = settings.processor != Processor::Auto || settings.behind;
-        let are_many = left.rows() >= AUTO_GROUPS_MIN;
+        let are_many = groups >= AUTO_GROUPS_MIN;
         let has_run = || self.runner.placements().has_run_over_groups(pipeline);
         if may_compile || are_many || has_run() {
             return Ok(());
         }
-        Err(WhyNot::new(format!("auto: the cores read {} groups sooner", left.rows())))
+        Err(WhyNot::new(format!("auto: the cores read {groups} groups sooner")))
     }
 
-    /// Runs a pipeline over the groups that another stage left on a GPU.
+    /// Runs a pipeline over the groups that other stages left on a GPU.
     pub(crate) fn over_groups(
         &self,
         pipeline: &Pipeline,
         builds: &[Arc<BuildTable>],
-        left: &GroupsLeft<'_>,
+        lefts: &[&GroupsLeft<'_>],
         outlet: Outlet<'_>,
     ) -> OnDevice<Streamed> {
         let (settings, placements) = (self.request.settings, self.runner.placements());
-        if let Err(why) = self.stays(pipeline, left) {
+        if let Err(why) = self.stays(pipeline, lefts) {
             return Ok(Err(why));
         }
         let watched = outlet.watched();
@@ -147,7 +147,7 @@ impl Run<'_> {
                 token: self.request.token,
                 outlet,
             };
-            cuda::run_over(&task, left)
+            cuda::run_over(&task, lefts)
         });
         match done {
             Ok(done) => {
@@ -159,5 +159,89 @@ impl Run<'_> {
                 _ => Err(error),
             },
         }
+    }
+}
+
+/// How many groups there are.
+fn groups_of(lefts: &[&GroupsLeft<'_>]) -> u64 {
+    lefts.iter().map(|left| left.rows()).sum()
+}
+
+/// What became of the groups of all stages that are read.
+struct Outcome<T> {
+    /// What was made of them on the GPU.
+    taken: Mutex<Option<Result<T, RunError>>>,
+    /// Why nothing was.
+    why_not: Mutex<Option<WhyNot>>,
+}
+
+impl<T> Default for Outcome<T> {
+    fn default() -> Self {
+        Self { taken: Mutex::new(None), why_not: Mutex::new(None) }
+    }
+}
+
+/// Stages that are read one after the other.
+struct Producing<'p, 'a, T, F> {
+    run: &'p Run<'a>,
+    graph: &'p Graph<'p>,
+    emit: Emit<'p>,
+    on_device: &'p F,
+    outcome: &'p Outcome<T>,
+}
+
+impl<T: Send, F: Fn(&[&GroupsLeft<'_>]) -> OnDevice<T> + Sync> Producing<'_, '_, T, F> {
+    /// Runs stages. `lefts`: the groups of all stages before them, which lie on a GPU; `None`: some came to the host, and
+    /// so do the others.
+    fn produce(
+        &self,
+        numbers: &[usize],
+        lefts: Option<&[&GroupsLeft<'_>]>,
+    ) -> Result<(), RunError> {
+        let Some((&number, others)) = numbers.split_first() else { return Ok(()) };
+        let stage = self.graph.stage(number)?;
+        // Rows go to the host one by one while the reader already runs: nothing is left to be asked for then.
+        let brings_groups = matches!(stage.sink, Sink::Aggregate { .. });
+        if !brings_groups {
+            self.note(WhyNot::new(format!("the rows of {} come to the host", stage.source.table)));
+        }
+        // What became of the other stages, if they ran while the groups of this one lay on the GPU.
+        let beyond = Mutex::new(None);
+        let take = |left: TakenGroups<'_, '_>| {
+            let (left, lefts) = match (left, lefts) {
+                (Ok(left), Some(lefts)) => (left, lefts),
+                (Err(why), _) => return self.note(why),
+                (Ok(_), None) => return false,
+            };
+            let lefts: Vec<&GroupsLeft<'_>> = lefts.iter().copied().chain([left]).collect();
+            if others.is_empty() {
+                return self.taken((self.on_device)(&lefts));
+            }
+            let ran = self.produce(others, Some(&lefts));
+            let is_taken = ran.is_err() || self.outcome.taken.lock().is_some();
+            *beyond.lock() = Some(ran);
+            is_taken
+        };
+        let take = (brings_groups && lefts.is_some()).then_some(&take as TakeGroups<'_>);
+        let outlet = Outlet { emit: self.emit, take };
+        self.run.stream_stage(self.graph, number, self.run.request.settings, outlet)?;
+        beyond.into_inner().unwrap_or_else(|| self.produce(others, None))
+    }
+
+    /// Keeps why groups come to the host; they are not taken.
+    fn note(&self, why: WhyNot) -> bool {
+        self.outcome.why_not.lock().get_or_insert(why);
+        false
+    }
+
+    /// Keeps what was made of all groups on the GPU; whether it was.
+    fn taken(&self, made: OnDevice<T>) -> bool {
+        let made = match made {
+            Ok(Err(why)) => return self.note(why),
+            Ok(Ok(made)) => Ok(made),
+            Err(error) => Err(error),
+        };
+        *self.outcome.taken.lock() = Some(made);
+        true
     }
 }

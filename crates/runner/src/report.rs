@@ -85,6 +85,28 @@ pub struct StageReport {
     pub race: RaceReport,
 }
 
+impl StageReport {
+    /// One report of the stages that rows come from in the first place: that of the one which read the most, with the rows
+    /// and bytes of all.
+    pub(crate) fn of_origins<'r>(origins: impl Iterator<Item = &'r Self> + Clone) -> Self {
+        let bytes = |report: &Self| report.race.bytes_by_path.total();
+        let largest = origins.clone().enumerate().max_by_key(|(_, report)| bytes(report));
+        let Some((largest, report)) = largest else { return Self::default() };
+        let mut all = report.clone();
+        for (_, other) in origins.enumerate().filter(|(at, _)| *at != largest) {
+            all.rows_in += other.rows_in;
+            all.pruned_batches += other.pruned_batches;
+            all.pruned_rows += other.pruned_rows;
+            all.race.chunks += other.race.chunks;
+            all.race.bytes_by_path.add(&other.race.bytes_by_path);
+            all.race.transferred_bytes += other.race.transferred_bytes;
+            all.race.read_bytes += other.race.read_bytes;
+            all.race.kernel_ns += other.race.kernel_ns;
+        }
+        all
+    }
+}
+
 /// The process that owns the GPUs, as it ran a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Served {

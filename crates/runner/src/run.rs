@@ -246,11 +246,12 @@ impl Run<'_> {
         self.find_kept(&mut graph)?;
         let making = self.finish(&mut graph, emit)?;
         let answer = graph.answer();
-        let chain = graph.program().chain(answer);
+        let (chain, origins) = (graph.program().chain(answer), graph.program().origins(answer));
         let is_build = graph.program().probed();
         let (program, stages) = graph.into_reports();
         let of_chain = || chain.iter().filter_map(|&stage| stages[stage].as_ref());
-        let mut streamed = of_chain().next_back().cloned().unwrap_or_default();
+        let origins = origins.iter().filter_map(|&stage| stages[stage].as_ref());
+        let mut streamed = StageReport::of_origins(origins);
         let last = stages[answer].as_ref();
         streamed.rows_out = last.map_or(0, |report| report.rows_out);
         streamed.wall_ms = making.all_ms + last.map_or(0.0, |report| report.wall_ms);
@@ -332,19 +333,19 @@ impl Run<'_> {
             |table, settings, groups| {
                 self.stream(&Streaming { pipeline, table, builds, settings, groups }, outlet)
             },
-            |left| self.over_groups(pipeline, builds, left, outlet),
+            |lefts| self.over_groups(pipeline, builds, lefts, outlet),
         )
     }
 
-    /// Does something with the rows that a source reads: `on_host`, or `on_device` where a GPU left another stage's
-    /// groups. That stage runs meanwhile.
+    /// Does something with the rows that a source reads: `on_host`, or `on_device` where a GPU left the groups of other
+    /// stages. These run meanwhile.
     pub fn over_source<T: Placed + Send>(
         &self,
         graph: &Graph<'_>,
         source: &Source,
         settings: &Settings,
         on_host: impl FnOnce(&StreamTable, &Settings, &Arc<MemoryBudget>) -> Result<T, RunError>,
-        on_device: impl Fn(&GroupsLeft<'_>) -> OnDevice<T> + Sync,
+        on_device: impl Fn(&[&GroupsLeft<'_>]) -> OnDevice<T> + Sync,
     ) -> Result<T, RunError> {
         match &source.input {
             Input::Table(number) | Input::Batches(number) => {
@@ -357,20 +358,20 @@ impl Run<'_> {
             }
             Input::Stage(stage) if let Some(left) = graph.left(*stage) => {
                 // All that read it do so there, or none.
-                on_device(left)?.map_err(RunError::WhyNot)
+                on_device(&[left])?.map_err(RunError::WhyNot)
             }
             Input::Stage(stage) if let Some(held) = graph.held(*stage) => {
                 let table = held.table(graph.stage(*stage)?);
                 let (settings, groups) = (on_cpu(settings), self.runner.groups_above());
                 Ok(on_host(&table, &settings, &groups)?.with_why_not(held.why_not.clone()))
             }
-            Input::Stage(stage) => {
-                // The stage's groups may take all the memory that groups share.
+            Input::Stage(_) | Input::Union(_) => {
+                // The groups of the stages may take all the memory that groups share.
                 let groups = self.runner.groups_above();
                 let on_host = |table: &StreamTable, why_not| {
                     Ok(on_host(table, &on_cpu(settings), &groups)?.with_why_not(why_not))
                 };
-                self.over_stage(graph, *stage, on_host, on_device)
+                self.over_stages(graph, source.input.stages(), on_host, on_device)
             }
             Input::Partitions(_) => {
                 Err(ExecError::Internal("partitions that are read as one".into()).into())

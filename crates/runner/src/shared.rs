@@ -107,7 +107,7 @@ impl Run<'_> {
         let read = Input::Stage(stage);
         let readers = graph.program().all().filter(|reader| reader.source.input == read);
         for reader in readers {
-            if let Err(why) = self.stays(reader, left) {
+            if let Err(why) = self.stays(reader, &[left]) {
                 return Ok(Err(why));
             }
         }

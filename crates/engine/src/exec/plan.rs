@@ -137,8 +137,8 @@ impl PipelineExec {
             Some(report) if report.served.is_some() => false,
             Some(report) => report.placed().iter().any(|stage| stage.processor == "cuda"),
             None => {
-                let chain = program.chain(program.stages.len());
-                self.processor_of(program, *chain.last()?).0 == "cuda"
+                let origins = program.origins(program.stages.len());
+                origins.iter().any(|&stage| self.processor_of(program, stage).0 == "cuda")
             }
         };
         if !is_cuda {

@@ -80,8 +80,8 @@ pub enum Access {
     Host,
     /// Groups in the memory of a GPU.
     Device,
-    /// The groups of this stage, where they are left.
-    Stage(usize),
+    /// The groups of these stages, where they are left.
+    Stages(Vec<usize>),
 }
 
 impl From<Access> for String {
@@ -90,7 +90,7 @@ impl From<Access> for String {
             Access::Table(path) => path,
             Access::Host => "host memory".into(),
             Access::Device => "device memory".into(),
-            Access::Stage(number) => format!("groups of stage {number}"),
+            Access::Stages(numbers) => format!("groups of {}", stages_text(&numbers)),
         }
     }
 }
@@ -148,8 +148,8 @@ impl<'a> Shown<'a> {
 
     fn processor(&self, number: usize, stage: &Pipeline) -> Option<ShownProcessor> {
         let report = self.report(number);
-        if let Input::Stage(read) = stage.source.input {
-            return self.over_stage(stage, read, report);
+        if let Input::Stage(_) | Input::Union(_) = stage.source.input {
+            return self.over_stages(stage, report);
         }
         if matches!(stage.sink, Sink::Build { .. }) {
             return None;
@@ -174,19 +174,22 @@ impl<'a> Shown<'a> {
         Some(ShownProcessor { processor, access, why_not_cuda })
     }
 
-    /// The processor of a stage that reads another one. Before the run it is open where that one leaves its groups.
-    fn over_stage(
+    /// The processor of a stage that reads others. Before the run it is open where these leave their groups.
+    fn over_stages(
         &self,
         stage: &Pipeline,
-        read: usize,
         report: Option<&StageReport>,
     ) -> Option<ShownProcessor> {
         let is_build = matches!(stage.sink, Sink::Build { .. });
         let Some(report) = report else {
-            let of_read = self.program.stage(read).and_then(|stage| self.processor(read, stage));
-            let is_open = of_read.is_some_and(|read| read.processor.starts_with("cuda"));
+            let is_cuda = |&read: &usize| {
+                let of_read = self.program.stage(read).and_then(|it| self.processor(read, it));
+                of_read.is_some_and(|read| read.processor.starts_with("cuda"))
+            };
+            let read = stage.source.input.stages();
+            let is_open = read.iter().all(is_cuda);
             let (processor, access) = match is_open {
-                true => ("cuda or cpu", Access::Stage(read)),
+                true => ("cuda or cpu", Access::Stages(read.to_vec())),
                 false => ("cpu", Access::Host),
             };
             let shown = ShownProcessor { processor: processor.into(), access, why_not_cuda: None };
@@ -231,9 +234,24 @@ impl ShownProcessor {
             Access::Table(path) => format!(", access {path}"),
             Access::Host => ": what it reads is in host memory".into(),
             Access::Device => ": what it reads is in device memory".into(),
-            Access::Stage(number) => format!(": where stage {number} leaves its groups"),
+            Access::Stages(read) => match read.as_slice() {
+                [number] => format!(": where stage {number} leaves its groups"),
+                read => format!(": where {} leave their groups", stages_text(read)),
+            },
         };
         format!("processor {processor}{read}{}", why_not.unwrap_or_default())
+    }
+}
+
+/// Stages by their numbers.
+fn stages_text(numbers: &[usize]) -> String {
+    match numbers {
+        [number] => format!("stage {number}"),
+        [first @ .., last] => {
+            let first: Vec<_> = first.iter().map(usize::to_string).collect();
+            format!("stages {} and {last}", first.join(", "))
+        }
+        [] => "no stage".to_string(),
     }
 }
 
@@ -267,6 +285,7 @@ fn source_text(pipeline: &Pipeline, planned: &Planned) -> String {
         let from = match &pipeline.source.input {
             Input::Values(rows) => format!("of {} rows of constants", rows.len()),
             Input::Stage(stage) => format!("from stage {stage}"),
+            Input::Union(stages) => format!("from {}", stages_text(stages)),
             Input::Partitions(stage) => format!("from partitions of stage {stage}"),
             Input::Table(_) | Input::Batches(_) => "from a child plan".to_string(),
         };

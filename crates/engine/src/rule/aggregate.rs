@@ -22,12 +22,12 @@ fn why<T>(reason: impl Into<String>) -> Result<T, WhyNot> {
 }
 
 /// The sink of an aggregation of raw rows whose input has these columns. `root` tells the
-/// result columns.
+/// result columns. `of_parts`: its groups had best be such as can be made of those of parts of the rows.
 pub fn sink(
-    root: &AggregateExec,
-    raw: &AggregateExec,
+    (root, raw): (&AggregateExec, &AggregateExec),
     columns: &[InputColumn],
     subqueries: &Subqueries,
+    of_parts: bool,
 ) -> Result<SinkSpec, WhyNot> {
     if root.limit_options().is_some() || raw.limit_options().is_some() {
         return why("an aggregation with LIMIT is left to the planner");
@@ -44,7 +44,7 @@ pub fn sink(
         call.is_distinct() && !matches!(call.fun().name(), "min" | "max")
     };
     let any_distinct = raw.aggr_expr().iter().any(is_distinct);
-    let mut sink = Calls { any_distinct, ..Calls::default() };
+    let mut sink = Calls { any_distinct, of_parts, ..Calls::default() };
     let (sets, grouping_id) = grouping_sets(raw)?;
     let keys_count = raw.group_expr().expr().len();
     let mut outputs: Vec<Output> = (0..keys_count).map(Output::Column).collect();
@@ -109,6 +109,8 @@ struct Calls {
     first: usize,
     /// Whether one of them is of distinct values; the others are then put together of parts.
     any_distinct: bool,
+    /// Whether all had best be such as can be put together of parts.
+    of_parts: bool,
 }
 
 impl Calls {
@@ -186,18 +188,19 @@ impl Calls {
             }
         };
         let argument = argument(aggregate, plain, translator)?;
-        if let (Avg, true, false, Some(of)) =
-            (plain, self.any_distinct, aggregate.is_distinct(), &argument)
+        // There are no means of means.
+        if let (Avg, Some(of), false) = (plain, &argument, aggregate.is_distinct())
+            && (self.any_distinct || self.of_parts)
         {
-            // There are no means of means.
-            let total = total_type(&of.data_type());
-            let Some(total) = total else {
+            if let Some(total) = total_type(&of.data_type()) {
+                let total = self.push(call(Sum, argument.clone(), total));
+                let count = self.push(call(Count, argument, DataType::Int64));
+                let result = aggregate.field().data_type().clone();
+                return Ok(Output::Mean { total, count, result });
+            }
+            if self.any_distinct {
                 return why(format!("{name} of {} beside DISTINCT", of.data_type()));
-            };
-            let total = self.push(call(Sum, argument.clone(), total));
-            let count = self.push(call(Count, argument, DataType::Int64));
-            let result = aggregate.field().data_type().clone();
-            return Ok(Output::Mean { total, count, result });
+            }
         }
         let arrow = aggregate.field().data_type().clone();
         let Some(result) = ir_type(&arrow) else {

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-use headrace_ir::{Expr, Field, Input, NamedExpr, Program, Source};
+use headrace_ir::{Expr, Field, Input, NamedExpr, Program, Source, Step};
 use headrace_pipeline::WhyNot;
 
 use super::flatten::flatten;
@@ -116,8 +116,8 @@ impl Fusing {
             fields.push(field);
             ordinals.push(ordinal);
         }
-        let filters =
-            filters.into_iter().map(|it| numbering.apply(it)).collect::<Result<_, _>>()?;
+        let filters = filters.into_iter().map(|it| numbering.apply(it));
+        let filters = filters.collect::<Result<Vec<_>, _>>()?;
         let named = |(column, field): (&Expr, &Field)| {
             Ok(NamedExpr { name: field.name.clone(), expr: numbering.apply(column)? })
         };
@@ -125,8 +125,9 @@ impl Fusing {
         let columns = columns.collect::<Result<_, WhyNot>>()?;
         let table = program.stages[stage].source.table.clone();
         let source = Source { input: Input::Stage(stage), table, columns: fields, ordinals };
+        let (registers, filters) = (source.columns.len(), filters.into_iter().map(Step::Filter));
         if let Some(stage) = program.all_mut().nth(stage + 1) {
-            *stage = consumer.over(source, filters, columns);
+            *stage = consumer.over((source, filters.collect()), registers, columns);
         }
         let mut numbered = program.clone();
         behind_tables(&mut numbered, self.planned.tables.len(), &|child| child);

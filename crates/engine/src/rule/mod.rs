@@ -32,6 +32,7 @@ mod sizes;
 mod stable;
 mod translate;
 pub mod types;
+mod unions;
 mod windows;
 
 pub use program::Planned;
@@ -190,6 +191,14 @@ impl Rewriter<'_> {
         self.ordered(with_children(plan, children)?)
     }
 
+    /// A member of a union that is read as a pipeline: a scan of all rows, too.
+    fn rewrite_member(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        match self.rows_fragment(&plan, true) {
+            Some(Ok(planned)) => self.pipeline(plan, planned, vec![]),
+            _ => self.rewrite(plan, &[]),
+        }
+    }
+
     /// A full join as two pipelines, if both halves can be.
     fn full_join(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Ok(None) };
@@ -262,7 +271,8 @@ impl Rewriter<'_> {
         if let Some(sort) = plan.downcast_ref::<SortExec>() {
             return self.first_rows(sort);
         }
-        begins_rows(plan).then(|| self.rows_fragment(plan)).flatten()
+        let must = self.must_run();
+        begins_rows(plan).then(|| self.rows_fragment(plan, must)).flatten()
     }
 
     fn graph(&self) -> Graph {
@@ -272,8 +282,12 @@ impl Rewriter<'_> {
         })
     }
 
-    /// Rows of a filter, join or scan. A scan that yields all its rows gains nothing.
-    fn rows_fragment(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Result<Planned, WhyNot>> {
+    /// Rows of a filter, join or scan. A scan that yields all its rows gains nothing, and is left where it need not be one.
+    fn rows_fragment(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        must: bool,
+    ) -> Option<Result<Planned, WhyNot>> {
         let mut graph = self.graph();
         let columns = match flatten::flatten(plan, &mut graph) {
             Ok(columns) => columns,
@@ -285,7 +299,7 @@ impl Rewriter<'_> {
         let worth = graph.leaves.len() > 1
             || !graph.conjuncts.is_empty()
             || graph.leaves.iter().any(|leaf| !leaf.filters.is_empty());
-        if !worth && !self.must_run() {
+        if !worth && !must {
             return None;
         }
         if let (false, Some(reason)) =
@@ -320,7 +334,8 @@ impl Rewriter<'_> {
     ) -> Result<Planned, WhyNot> {
         let mut graph = self.graph();
         let columns = flatten::flatten_or_opaque(raw.input(), &mut graph);
-        let mut sink = aggregate::sink(root, raw, &columns, &graph.subqueries)?;
+        let of_parts = graph.leaves.iter().any(|leaf| unions::is_union(&leaf.plan));
+        let mut sink = aggregate::sink((root, raw), &columns, &graph.subqueries, of_parts)?;
         eager::count_before_join(&mut graph, &mut sink);
         self.assemble(graph, sink)
     }
@@ -338,9 +353,13 @@ impl Rewriter<'_> {
         mut planned: Planned,
         reasons: Vec<WhyNot>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let children = std::mem::take(&mut planned.children);
-        planned.children =
-            children.into_iter().map(|c| self.rewrite(c, &[])).collect::<Result<_>>()?;
+        let are_members = unions::split(&mut planned);
+        let children = std::mem::take(&mut planned.children).into_iter().zip(are_members);
+        let rewritten = children.map(|(child, is_member)| match is_member {
+            true => self.rewrite_member(child),
+            false => self.rewrite(child, &[]),
+        });
+        planned.children = rewritten.collect::<Result<_>>()?;
         let (planned, runner) = (fuse::fused(planned), Arc::clone(self.runner));
         Ok(Arc::new(PipelineExec::new(runner, self.settings.clone(), planned, plan, reasons)))
     }

@@ -86,10 +86,10 @@ impl Planned {
         self.tables.get(source.input.table()?)
     }
 
-    /// The table that the last stage streams, or the stages that its rows come from.
+    /// The table that the last stage streams, or a stage that its rows come from.
     pub fn streamed_table(&self) -> Option<&Arc<StreamTable>> {
-        let chain = self.program.chain(self.program.stages.len());
-        self.table(&self.program.stage(*chain.last()?)?.source)
+        let origins = self.program.origins(self.program.stages.len());
+        self.table(&self.program.stage(*origins.last()?)?.source)
     }
 }
 

@@ -382,8 +382,36 @@ fn over_groups(table: &StreamTable) -> Vec<(Program, Vec<String>)> {
     by_total.values().for_each(|n| *by_count.entry(*n).or_default() += 1);
     let mut expected: Vec<String> = by_count.iter().map(text).collect();
     expected.sort();
-    let thrice = Program::new(vec![groups, again], Pipeline { source: read, steps: vec![], sink });
-    vec![of_groups, of_rows, of_both, of_build, (thrice, expected)]
+    let thrice = vec![groups.clone(), again.clone()];
+    let thrice = Program::new(thrice, Pipeline { source: read, steps: vec![], sink });
+    // The groups of two stages.
+    let text = |(total, n): (&i64, &i64)| format!("{}|{}", total * 1_000_003, 2 * n);
+    let mut twice: Vec<String> = by_total.iter().map(text).collect();
+    twice.sort();
+    let union = Source { input: Input::Union(vec![0, 1]), ..again.source.clone() };
+    let over_both = Pipeline { source: union, ..again };
+    let of_union = Program::new(vec![groups.clone(), groups.clone()], over_both);
+    // Groups of the rows of two stages, some of which one of them leaves out.
+    let rows = |steps| {
+        let columns = source(table).all_columns();
+        let sink = Sink::Rows { columns, limit: None };
+        Pipeline { source: source(table), steps, sink }
+    };
+    let few = number(ROWS / 2);
+    let few = Step::Filter(Expr::compare(CompareOp::Lt, source(table).register(1), few));
+    let union = Source { input: Input::Union(vec![0, 1]), ..groups.source.clone() };
+    let rows = vec![rows(vec![]), rows(vec![few])];
+    let of_rows_of_two = Program::new(rows, Pipeline { source: union, ..groups });
+    let mut sums = totals;
+    for row in (0..ROWS).filter(|row| value(*row) < ROWS / 2) {
+        let (rows, total) = sums.entry(key(row) * FAR).or_default();
+        (*rows, *total) = (*rows + 1, *total + value(row));
+    }
+    let mut of_parts: Vec<String> =
+        sums.iter().map(|(key, (n, total))| format!("{key}|{n}|{total}")).collect();
+    of_parts.sort();
+    let unions = [(of_union, twice), (of_rows_of_two, of_parts)];
+    [of_groups, of_rows, of_both, of_build, (thrice, expected)].into_iter().chain(unions).collect()
 }
 
 #[test]

@@ -1,0 +1,100 @@
+//! UNION ALL below groups: each member becomes a stage of the program that groups them.
+//!
+//! ```text
+//! PipelineExec: joins, groups               PipelineExec
+//!   Projection, Filter                        stage 0: batches 0 ─► rows
+//!     Union                         ───►      stage 1: batches 1 ─► rows
+//!       plan of a member                      last stage: stages 0 and 1 ─► joins, groups
+//!       plan of another                       children: Projection, Filter over the plan of each member
+//! ```
+//!
+//! What the members' plans are fused to is [`super::fuse`]'s; groups are then made of parts ([`headrace_ir::union`]).
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::union::UnionExec;
+use headrace_ir::{Input, Pipeline, Sink, Source};
+
+use super::nodes::with_children;
+use super::program::Planned;
+
+/// Members of a union at most: each is a pipeline of its own.
+const MEMBERS_MAX: usize = 64;
+
+/// Has a program read the members of unions in place of these, where it groups their rows; of each child plan, whether it is
+/// a member now.
+pub fn split(planned: &mut Planned) -> Vec<bool> {
+    let mut are_members = vec![false; planned.children.len()];
+    for child in 0..are_members.len() {
+        let Some(members) = members(&planned.children[child]) else { continue };
+        if read_members(planned, child, members) {
+            are_members.resize(planned.children.len(), true);
+            are_members[child] = true;
+        }
+    }
+    are_members
+}
+
+/// Whether the rows of a plan are those of several, one after the other.
+pub fn is_union(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<UnionExec>() || (passes(plan) && plan.children().into_iter().all(is_union))
+}
+
+fn passes(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let passes = plan.is::<ProjectionExec>()
+        || plan.is::<FilterExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<RepartitionExec>()
+        || plan.is::<CooperativeExec>();
+    passes && plan.fetch().is_none()
+}
+
+/// Plans whose rows, one after the other, are those of a plan; `None`: it is no union.
+fn members(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Arc<dyn ExecutionPlan>>> {
+    if plan.is::<UnionExec>() {
+        let inputs = plan.children().into_iter();
+        let all: Vec<_> =
+            inputs.flat_map(|it| members(it).unwrap_or_else(|| vec![Arc::clone(it)])).collect();
+        return (all.len() <= MEMBERS_MAX).then_some(all);
+    }
+    match plan.children().as_slice() {
+        [input] if passes(plan) => {
+            let over = |member| with_children(Arc::clone(plan), vec![member]).ok();
+            members(input)?.into_iter().map(over).collect()
+        }
+        _ => None,
+    }
+}
+
+/// Puts the members of a union in place of a child plan; `false`: its rows are not grouped, or not by parts.
+fn read_members(planned: &mut Planned, child: usize, members: Vec<Arc<dyn ExecutionPlan>>) -> bool {
+    let tables = planned.tables.len();
+    let read = Input::Batches(tables + child);
+    let reader = planned.program.all().enumerate().find(|(_, it)| it.source.input == read);
+    let Some((at, reader)) = reader.filter(|(_, reader)| reader.has_parts()) else { return false };
+    let source = reader.source.clone();
+    let mut stages = Vec::with_capacity(members.len());
+    for (number, plan) in members.into_iter().enumerate() {
+        let place = if number == 0 { child } else { planned.children.len() };
+        match planned.children.get_mut(place) {
+            Some(first) => *first = plan,
+            None => planned.children.push(plan),
+        }
+        let source = Source { input: Input::Batches(tables + place), ..source.clone() };
+        let sink = Sink::Rows { columns: source.all_columns(), limit: None };
+        planned.program.insert(at + number, Pipeline { source, steps: Vec::new(), sink });
+        stages.push(at + number);
+    }
+    let behind = at + stages.len();
+    let union = Source::of_stage(Input::Union(stages), &source.table, source.columns);
+    if let Some(reader) = planned.program.all_mut().nth(behind) {
+        reader.source = union;
+    }
+    true
+}

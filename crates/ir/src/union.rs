@@ -1,0 +1,297 @@
+//! Groups of the rows of several stages, made of the groups of each.
+//!
+//! ```text
+//! stage 0: sales of stores ─► rows            stage 0: sales of stores ─► joins ─► parts of groups
+//! stage 1: sales of the web ─► rows     ───►  stage 1: sales of the web ─► joins ─► parts of groups
+//! stage 2: stages 0 and 1 ─► joins ─► groups  stage 2: stages 0 and 1 ─► groups
+//! ```
+//!
+//! No row is passed on: each member of the union becomes one pipeline from its table to groups, and the last stage reads
+//! groups alone. Rows that a member reads of another stage are taken in the same way.
+
+use std::borrow::Cow;
+
+use crate::aggregate::{AggregateCall, AggregateOutput};
+use crate::expr::Expr;
+use crate::pipeline::{Input, NamedExpr, Pipeline, Sink, Source};
+use crate::program::Program;
+use crate::types::Field;
+use crate::validate::IrError;
+
+impl Program {
+    /// The same program with parts of groups in place of the rows that a union is grouped of, where the calls can be made
+    /// of parts.
+    ///
+    /// # Errors
+    /// The program is not valid.
+    pub fn with_parts_of_unions(&self) -> Result<Cow<'_, Self>, IrError> {
+        let mut program = Cow::Borrowed(self);
+        let mut number = 0;
+        while let Some(stage) = program.stage(number) {
+            if let Some((made, whole)) = program.parts_of(stage)? {
+                let (program, parts) = (program.to_mut(), made.len());
+                for (at, part) in made.into_iter().enumerate() {
+                    program.insert(number + at, part);
+                }
+                number += parts;
+                if let Some(stage) = program.stage_mut(number) {
+                    *stage = whole;
+                    stage.source.input = Input::Union((number - parts..number).collect());
+                }
+            }
+            number += 1;
+        }
+        Ok(match program {
+            Cow::Owned(program) => Cow::Owned(program.without_unread()),
+            unchanged => unchanged,
+        })
+    }
+
+    /// The parts of a stage's groups and the stage over them, if it groups a union.
+    fn parts_of(&self, stage: &Pipeline) -> Result<Option<(Vec<Pipeline>, Pipeline)>, IrError> {
+        let (Input::Union(members), Some(parts)) = (&stage.source.input, Parts::of(stage)) else {
+            return Ok(None);
+        };
+        let made = members.iter().map(|&member| self.part_of(stage, member, &parts));
+        let Some(made) = made.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
+        let whole = parts.whole(&stage.source, common_fields(&made));
+        Ok(Some((made, whole)))
+    }
+
+    /// A stage over one member of the union that it reads, as parts; `None`: the member is no stage of rows.
+    fn part_of(
+        &self,
+        stage: &Pipeline,
+        member: usize,
+        parts: &Parts,
+    ) -> Result<Option<Pipeline>, IrError> {
+        let (keys, calls) = (parts.keys.clone(), parts.calls.clone());
+        let mut part = Pipeline { sink: Sink::aggregate(keys, calls), ..stage.clone() };
+        let mut rows = Some(member);
+        let mut is_joined = false;
+        while let Some(number) = rows {
+            let Some(of) = self.stage(number) else { break };
+            let Sink::Rows { columns, limit: None } = &of.sink else { break };
+            if is_joined && self.is_shared(number) {
+                break;
+            }
+            let column = |&ordinal: &usize| columns.get(ordinal).cloned();
+            let Some(columns) = part.source.ordinals.iter().map(column).collect() else { break };
+            let registers = of.registers(&self.stages)?.len();
+            part = part.over((of.source.clone(), of.steps.clone()), registers, columns);
+            is_joined = true;
+            rows = match of.source.input {
+                Input::Stage(read) => Some(read),
+                _ => None,
+            };
+        }
+        Ok(is_joined.then_some(part))
+    }
+}
+
+/// The columns that all stages put out, NULL where one of them may be.
+fn common_fields(stages: &[Pipeline]) -> Vec<Field> {
+    let mut common: Option<Vec<Field>> = None;
+    for output in stages.iter().filter_map(|stage| stage.sink.output()) {
+        match &mut common {
+            None => common = Some(output),
+            Some(common) => {
+                for (field, other) in common.iter_mut().zip(output) {
+                    field.nullable |= other.nullable;
+                }
+            }
+        }
+    }
+    common.unwrap_or_default()
+}
+
+/// What groups are made of, and how.
+struct Parts {
+    keys: Vec<NamedExpr>,
+    calls: Vec<AggregateCall>,
+    /// The whole stage's calls, whose arguments are the parts.
+    whole: Vec<AggregateCall>,
+    sets: Vec<Vec<usize>>,
+    output: AggregateOutput,
+}
+
+impl Parts {
+    /// Those of a stage; `None`: it makes no groups, or some that cannot be made of parts.
+    fn of(stage: &Pipeline) -> Option<Self> {
+        let Sink::Aggregate { keys, sets, calls, output } = &stage.sink else { return None };
+        if calls.iter().any(AggregateCall::is_distinct) || !stage.has_parts() {
+            return None;
+        }
+        let mut parts = Self {
+            keys: keys.clone(),
+            calls: Vec::with_capacity(calls.len()),
+            whole: Vec::with_capacity(calls.len()),
+            sets: sets.clone(),
+            output: output.clone(),
+        };
+        for call in calls {
+            let (part, function) = call.part(format!("part {}", parts.calls.len()))?;
+            let whole = AggregateCall { function, filter: None, distinct: false, ..call.clone() };
+            parts.calls.push(part);
+            parts.whole.push(whole);
+        }
+        Some(parts)
+    }
+
+    /// The stage over the parts that all members of the union put out.
+    fn whole(&self, union: &Source, columns: Vec<Field>) -> Pipeline {
+        let source = Source::of_stage(union.input.clone(), &union.table, columns);
+        let register = |index: usize| source.register(index);
+        let key = |(index, key): (usize, &NamedExpr)| NamedExpr {
+            name: key.name.clone(),
+            expr: register(index),
+        };
+        let keys: Vec<_> = self.keys.iter().enumerate().map(key).collect();
+        let of_part = |(place, call): (usize, &AggregateCall)| {
+            let argument: Option<Expr> = Some(register(self.keys.len() + place));
+            AggregateCall { argument, ..call.clone() }
+        };
+        let calls = self.whole.iter().enumerate().map(of_part).collect();
+        let (sets, output) = (self.sets.clone(), self.output.clone());
+        let sink = Sink::Aggregate { keys, sets, calls, output };
+        Pipeline { source, steps: Vec::new(), sink }
+    }
+}
+
+impl Pipeline {
+    /// Whether its groups can be made of those of parts of its rows, once it has no distinct calls.
+    pub fn has_parts(&self) -> bool {
+        let Sink::Aggregate { calls, output, .. } = &self.sink else { return false };
+        let has_part =
+            |call: &AggregateCall| call.is_distinct() || call.part(String::new()).is_some();
+        *output != AggregateOutput::Partial && calls.iter().all(has_part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::aggregate::AggregateFunction;
+    use crate::{ArithmeticOp, CompareOp, DataType, Scalar, Step};
+
+    fn field(name: &str, nullable: bool) -> Field {
+        Field::new(name, DataType::Int64, nullable)
+    }
+
+    fn table(number: usize, nullable: bool) -> Source {
+        let columns = ["a", "b"].map(|name| field(name, nullable)).to_vec();
+        Source::of_stage(Input::Table(number), &format!("t{number}"), columns)
+    }
+
+    fn rows(source: &Source, steps: Vec<Step>, columns: [Expr; 2]) -> Pipeline {
+        let named = |(name, expr): (&str, Expr)| NamedExpr { name: name.into(), expr };
+        let columns = ["a", "b"].into_iter().zip(columns).map(named).collect();
+        Pipeline { source: source.clone(), steps, sink: Sink::Rows { columns, limit: None } }
+    }
+
+    fn above(value: Expr, least: i64) -> Step {
+        let least = Expr::Literal(Scalar::int(DataType::Int64, least.into()));
+        Step::Filter(Expr::compare(CompareOp::Gt, value, least))
+    }
+
+    /// Calls by `a` of the rows of two tables, of which the second's are computed.
+    fn program(calls: &[(AggregateFunction, bool)]) -> Program {
+        let (first, second) = (table(0, false), table(1, true));
+        let sum = Expr::arithmetic(ArithmeticOp::Add, second.register(0), second.register(1));
+        let members = vec![
+            rows(&first, vec![above(first.register(1), 5)], [first.register(1), first.register(0)]),
+            rows(&second, vec![], [sum, second.register(0)]),
+        ];
+        let columns = ["a", "b"].map(|name| field(name, true)).to_vec();
+        let union = Source::of_stage(Input::Union(vec![0, 1]), "both", columns);
+        let call = |&(function, distinct): &(AggregateFunction, bool)| {
+            let argument = Some(union.register(1));
+            let call = AggregateCall::new("x", function, argument, DataType::Int64);
+            AggregateCall { distinct, ..call }
+        };
+        let keys = vec![NamedExpr { name: "k".into(), expr: union.register(0) }];
+        let sink = Sink::aggregate(keys, calls.iter().map(call).collect());
+        let steps = vec![above(union.register(1), 7)];
+        Program::new(members, Pipeline { source: union, steps, sink })
+    }
+
+    /// Each stage of a lowered program in a line.
+    fn lines(program: &Program) -> Vec<String> {
+        program.validate().unwrap();
+        let lowered = program.lowered().unwrap();
+        let line = |stage: &Pipeline| {
+            let steps = stage.steps.iter().map(|step| lowered.step_line(step) + "; ");
+            let steps: String = steps.collect();
+            format!("{:?}: {steps}{}", stage.source.input, Program::sink_line(&stage.sink))
+        };
+        lowered.all().map(line).collect()
+    }
+
+    #[test]
+    fn groups_of_a_union_are_made_of_those_of_its_members() {
+        use AggregateFunction::{Count, Max, Sum};
+        let program = program(&[(Sum, false), (Count, false), (Max, true)]);
+        assert_eq!(
+            lines(&program),
+            [
+                "Table(0): filter b > 5; filter a > 7; aggregate sum(a), count(a), max(a) by k = b",
+                "Table(1): compute a = a + b; filter a > 7; aggregate sum(a), count(a), max(a) by k = a",
+                "Union([0, 1]): aggregate sum(part 0), sum(part 1), max(part 2) by k",
+            ]
+        );
+        let lowered = program.lowered().unwrap();
+        lowered.validate().unwrap();
+        // One member's values may be NULL.
+        let columns = &lowered.answer.source.columns;
+        assert!(columns[0].nullable && columns[1].data_type != DataType::Int64);
+    }
+
+    #[test]
+    fn distinct_values_of_a_union_are_grouped_first() {
+        use AggregateFunction::{Avg, Count};
+        let program_of = |calls: &[_]| lines(&program(calls));
+        assert_eq!(
+            program_of(&[(Count, true)]),
+            [
+                "Table(0): filter b > 5; filter a > 7; aggregate by k = b, distinct 0 = a",
+                "Table(1): compute a = a + b; filter a > 7; aggregate by k = a, distinct 0 = a",
+                "Union([0, 1]): aggregate by k, distinct 0",
+                "Stage(2): aggregate count(distinct 0) by k",
+            ]
+        );
+        // There are no means of means.
+        let means = program_of(&[(Avg, false)]);
+        assert_eq!(means[2], "Union([0, 1]): filter b > 7; aggregate avg(b) by k = a");
+        assert!(!program(&[(Avg, false)]).answer.has_parts());
+    }
+
+    #[test]
+    fn rows_that_a_member_reads_of_another_stage_are_taken_along() {
+        let mut program = program(&[(AggregateFunction::Sum, false)]);
+        let first = program.stages[0].clone();
+        let output = Source::of_stage(Input::Stage(0), "rows", first.sink.output().unwrap());
+        let over = rows(&output, vec![], [output.register(1), output.register(0)]);
+        program.insert(1, over);
+        program.answer.source.input = Input::Union(vec![1, 2]);
+        assert_eq!(
+            lines(&program)[0],
+            "Table(0): filter b > 5; filter b > 7; aggregate sum(b) by k = a"
+        );
+        assert_eq!(lines(&program).len(), 3);
+        // A stage that others read, too, stays.
+        program.answer.source.input = Input::Union(vec![0, 1]);
+        assert!(program.validate().unwrap_err().to_string().contains("stage 0 of a union"));
+    }
+
+    #[test]
+    fn members_of_a_union_have_equal_columns_and_one_reader() {
+        let mut twice = program(&[(AggregateFunction::Sum, false)]);
+        twice.answer.source.input = Input::Union(vec![0, 0]);
+        assert!(twice.validate().unwrap_err().to_string().contains("read by others, or twice"));
+        let mut other = program(&[(AggregateFunction::Sum, false)]);
+        let Sink::Rows { columns, .. } = &mut other.stages[1].sink else { panic!() };
+        columns[1].expr = Expr::Literal(Scalar::int(DataType::Int32, 1));
+        assert!(other.validate().unwrap_err().to_string().contains("is no column 1 of stage 1"));
+    }
+}
