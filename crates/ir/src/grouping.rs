@@ -1,8 +1,12 @@
 //! Grouping sets as a join: every row meets a row of constants for each set.
+//!
+//! Where one of the sets has all keys, as in ROLLUP and CUBE, the rows are grouped by them first, and these groups meet the
+//! constants in place of the rows.
 
 use std::borrow::Cow;
 
 use crate::expr::Expr;
+use crate::parts::Parts;
 use crate::pipeline::{
     GROUPING_SET, Input, NamedExpr, Pipeline, Probe, ProbeKind, Sink, Source, Step,
 };
@@ -12,6 +16,30 @@ use crate::types::{DataType, Field};
 use crate::validate::IrError;
 
 impl Program {
+    /// The same program with groups by all keys below grouping sets, if one of them has all and the calls can be made of
+    /// parts.
+    pub(crate) fn with_finest_groups(&self) -> Cow<'_, Self> {
+        let mut program = Cow::Borrowed(self);
+        let mut number = 0;
+        while let Some(stage) = program.stage(number) {
+            if let (true, Some(parts)) = (has_finest(&stage.sink), Parts::of(stage)) {
+                let part = parts.part(stage);
+                let (input, columns) = (Input::Stage(number), part.sink.output());
+                let table = &part.source.table;
+                let whole = Source::of_stage(input, table, columns.unwrap_or_default());
+                let whole = parts.whole(whole);
+                let program = program.to_mut();
+                program.insert(number, part);
+                number += 1;
+                if let Some(stage) = program.stage_mut(number) {
+                    *stage = whole;
+                }
+            }
+            number += 1;
+        }
+        program
+    }
+
     /// The same program without grouping sets: the rows of a stage that has some are joined with
     /// constants, a row a set, and grouped by the set's number and by the keys, which are NULL outside
     /// of it.
@@ -74,6 +102,12 @@ impl Pipeline {
     }
 }
 
+/// Whether one of several grouping sets has all keys.
+fn has_finest(sink: &Sink) -> bool {
+    let Sink::Aggregate { keys, sets, .. } = sink else { return false };
+    sets.len() > 1 && sets.iter().any(|set| set.len() == keys.len())
+}
+
 /// A key where it belongs to the set, else NULL.
 fn inside(in_set: Expr, key: &Expr) -> Expr {
     let branches = vec![(in_set, key.clone())];
@@ -97,4 +131,48 @@ fn build_of(keys: &[NamedExpr], sets: &[Vec<usize>]) -> Pipeline {
     let mut columns = source.all_columns();
     let payload = columns.split_off(1);
     Pipeline { source, steps: Vec::new(), sink: Sink::Build { keys: columns, payload } }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{AggregateCall, AggregateFunction, AggregateOutput};
+
+    /// The sinks of all stages that a sum by sets of two keys is lowered to.
+    fn sinks(sets: &[&[usize]], function: AggregateFunction) -> Vec<String> {
+        let columns = ["a", "b", "c"].map(|name| Field::new(name, DataType::Int64, true));
+        let source = Source::of_stage(Input::Table(0), "t", columns.to_vec());
+        let key = |index| NamedExpr { name: format!("k{index}"), expr: source.register(index) };
+        let argument = Some(source.register(2));
+        let sink = Sink::Aggregate {
+            keys: [0, 1].map(key).to_vec(),
+            sets: sets.iter().map(|set| set.to_vec()).collect(),
+            calls: vec![AggregateCall::new("x", function, argument, DataType::Int64)],
+            output: AggregateOutput::Final,
+        };
+        let program = Program::new(vec![], Pipeline { source, steps: vec![], sink });
+        program.validate().unwrap();
+        program.lowered().unwrap().validate().unwrap();
+        let finest = program.with_finest_groups();
+        finest.all().map(|stage| Program::sink_line(&stage.sink)).collect()
+    }
+
+    #[test]
+    fn sets_beside_one_of_all_keys_are_made_of_its_groups() {
+        let [finest, sets] = &sinks(&[&[0, 1], &[0], &[]], AggregateFunction::Sum)[..] else {
+            panic!("two stages")
+        };
+        assert_eq!(finest, "aggregate sum(c) by k0 = a, k1 = b");
+        assert_eq!(sets, "aggregate sum(part 0) by k0, k1 in (k0, k1), (k0), ()");
+    }
+
+    #[test]
+    fn other_sets_are_of_the_rows() {
+        for sets in [&[&[0][..], &[1]][..], &[&[0, 1]]] {
+            assert_eq!(sinks(sets, AggregateFunction::Sum).len(), 1);
+        }
+        // There are no means of means.
+        assert_eq!(sinks(&[&[0, 1], &[0]], AggregateFunction::Avg).len(), 1);
+    }
 }

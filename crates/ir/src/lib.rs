@@ -67,6 +67,7 @@ pub mod union;
 
 mod display;
 mod lower;
+mod parts;
 mod passed_on;
 mod shared;
 mod splice;

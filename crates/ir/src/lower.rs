@@ -7,17 +7,32 @@ use crate::validate::IrError;
 
 impl Program {
     /// The same program without distinct calls ([`crate::distinct`]), with parts of groups in place of the rows of unions
-    /// ([`crate::union`]), and without grouping sets ([`crate::grouping`]): all of them become stages.
+    /// ([`crate::union`]), and without grouping sets ([`crate::grouping`]): all of them become stages. Sets that have all
+    /// keys among them are made of groups by these.
     ///
     /// # Errors
     /// Those of [`Program::without_distinct`], [`Program::with_parts_of_unions`] and [`Program::without_grouping_sets`].
     pub fn lowered(&self) -> Result<Cow<'_, Self>, IrError> {
         let program = self.without_distinct()?;
         let with_parts = changed(program.with_parts_of_unions()?);
-        let program = with_parts.map_or(program, Cow::Owned);
-        let joined = changed(program.without_grouping_sets()?);
-        Ok(joined.map_or(program, Cow::Owned))
+        without_sets(with_parts.map_or(program, Cow::Owned))
     }
+
+    /// The same with unions whose rows are read as they are: what a stage over one probes, no other stage probes then, so
+    /// that a build which does not fit memory can be divided.
+    ///
+    /// # Errors
+    /// As [`lowered`](Self::lowered)'s.
+    pub fn lowered_in_one(&self) -> Result<Cow<'_, Self>, IrError> {
+        without_sets(self.without_distinct()?)
+    }
+}
+
+fn without_sets(program: Cow<'_, Program>) -> Result<Cow<'_, Program>, IrError> {
+    let finest = changed(program.with_finest_groups());
+    let program = finest.map_or(program, Cow::Owned);
+    let joined = changed(program.without_grouping_sets()?);
+    Ok(joined.map_or(program, Cow::Owned))
 }
 
 fn changed(program: Cow<'_, Program>) -> Option<Program> {

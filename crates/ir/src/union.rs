@@ -11,14 +11,26 @@
 
 use std::borrow::Cow;
 
-use crate::aggregate::{AggregateCall, AggregateOutput};
-use crate::expr::Expr;
-use crate::pipeline::{Input, NamedExpr, Pipeline, Sink, Source};
+use crate::parts::Parts;
+use crate::pipeline::{Input, Pipeline, Sink, Source};
 use crate::program::Program;
 use crate::types::Field;
 use crate::validate::IrError;
 
 impl Program {
+    /// Whether the parts of a union's groups probe one build.
+    pub fn has_builds_of_parts(&self) -> bool {
+        let is_member = |stage: usize| {
+            let mut unions = self.sources().map(|source| &source.input);
+            unions.any(|it| matches!(it, Input::Union(stages) if stages.contains(&stage)))
+        };
+        let of_members = (0..self.stages.len()).filter(|stage| is_member(*stage));
+        let mut builds: Vec<usize> =
+            of_members.flat_map(|stage| self.stages[stage].probes()).map(|it| it.build).collect();
+        builds.sort_unstable();
+        builds.windows(2).any(|pair| pair[0] == pair[1])
+    }
+
     /// The same program with parts of groups in place of the rows that a union is grouped of, where the calls can be made
     /// of parts.
     ///
@@ -52,9 +64,16 @@ impl Program {
         let (Input::Union(members), Some(parts)) = (&stage.source.input, Parts::of(stage)) else {
             return Ok(None);
         };
+        // A run whose builds turn out not to fit memory begins anew in one: rows that come once must not be gone then.
+        let come_once = |source: &Source| matches!(source.input, Input::Batches(_));
+        if stage.probes().next().is_some() && self.sources().any(come_once) {
+            return Ok(None);
+        }
         let made = members.iter().map(|&member| self.part_of(stage, member, &parts));
         let Some(made) = made.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
-        let whole = parts.whole(&stage.source, common_fields(&made));
+        let columns = common_fields(&made);
+        let whole = Source::of_stage(stage.source.input.clone(), &stage.source.table, columns);
+        let whole = parts.whole(whole);
         Ok(Some((made, whole)))
     }
 
@@ -65,8 +84,7 @@ impl Program {
         member: usize,
         parts: &Parts,
     ) -> Result<Option<Pipeline>, IrError> {
-        let (keys, calls) = (parts.keys.clone(), parts.calls.clone());
-        let mut part = Pipeline { sink: Sink::aggregate(keys, calls), ..stage.clone() };
+        let mut part = parts.part(stage);
         let mut rows = Some(member);
         let mut is_joined = false;
         while let Some(number) = rows {
@@ -105,75 +123,14 @@ fn common_fields(stages: &[Pipeline]) -> Vec<Field> {
     common.unwrap_or_default()
 }
 
-/// What groups are made of, and how.
-struct Parts {
-    keys: Vec<NamedExpr>,
-    calls: Vec<AggregateCall>,
-    /// The whole stage's calls, whose arguments are the parts.
-    whole: Vec<AggregateCall>,
-    sets: Vec<Vec<usize>>,
-    output: AggregateOutput,
-}
-
-impl Parts {
-    /// Those of a stage; `None`: it makes no groups, or some that cannot be made of parts.
-    fn of(stage: &Pipeline) -> Option<Self> {
-        let Sink::Aggregate { keys, sets, calls, output } = &stage.sink else { return None };
-        if calls.iter().any(AggregateCall::is_distinct) || !stage.has_parts() {
-            return None;
-        }
-        let mut parts = Self {
-            keys: keys.clone(),
-            calls: Vec::with_capacity(calls.len()),
-            whole: Vec::with_capacity(calls.len()),
-            sets: sets.clone(),
-            output: output.clone(),
-        };
-        for call in calls {
-            let (part, function) = call.part(format!("part {}", parts.calls.len()))?;
-            let whole = AggregateCall { function, filter: None, distinct: false, ..call.clone() };
-            parts.calls.push(part);
-            parts.whole.push(whole);
-        }
-        Some(parts)
-    }
-
-    /// The stage over the parts that all members of the union put out.
-    fn whole(&self, union: &Source, columns: Vec<Field>) -> Pipeline {
-        let source = Source::of_stage(union.input.clone(), &union.table, columns);
-        let register = |index: usize| source.register(index);
-        let key = |(index, key): (usize, &NamedExpr)| NamedExpr {
-            name: key.name.clone(),
-            expr: register(index),
-        };
-        let keys: Vec<_> = self.keys.iter().enumerate().map(key).collect();
-        let of_part = |(place, call): (usize, &AggregateCall)| {
-            let argument: Option<Expr> = Some(register(self.keys.len() + place));
-            AggregateCall { argument, ..call.clone() }
-        };
-        let calls = self.whole.iter().enumerate().map(of_part).collect();
-        let (sets, output) = (self.sets.clone(), self.output.clone());
-        let sink = Sink::Aggregate { keys, sets, calls, output };
-        Pipeline { source, steps: Vec::new(), sink }
-    }
-}
-
-impl Pipeline {
-    /// Whether its groups can be made of those of parts of its rows, once it has no distinct calls.
-    pub fn has_parts(&self) -> bool {
-        let Sink::Aggregate { calls, output, .. } = &self.sink else { return false };
-        let has_part =
-            |call: &AggregateCall| call.is_distinct() || call.part(String::new()).is_some();
-        *output != AggregateOutput::Partial && calls.iter().all(has_part)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::aggregate::AggregateFunction;
-    use crate::{ArithmeticOp, CompareOp, DataType, Scalar, Step};
+    use crate::{
+        AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Expr, NamedExpr,
+        Scalar, Step,
+    };
 
     fn field(name: &str, nullable: bool) -> Field {
         Field::new(name, DataType::Int64, nullable)

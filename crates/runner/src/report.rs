@@ -86,8 +86,8 @@ pub struct StageReport {
 }
 
 impl StageReport {
-    /// One report of the stages that rows come from in the first place: that of the one which read the most, with the rows
-    /// and bytes of all.
+    /// One report of the stages that rows come from in the first place, one after the other: that of the one which read the
+    /// most, with the rows and the races of all.
     pub(crate) fn of_origins<'r>(origins: impl Iterator<Item = &'r Self> + Clone) -> Self {
         let bytes = |report: &Self| report.race.bytes_by_path.total();
         let largest = origins.clone().enumerate().max_by_key(|(_, report)| bytes(report));
@@ -97,11 +97,7 @@ impl StageReport {
             all.rows_in += other.rows_in;
             all.pruned_batches += other.pruned_batches;
             all.pruned_rows += other.pruned_rows;
-            all.race.chunks += other.race.chunks;
-            all.race.bytes_by_path.add(&other.race.bytes_by_path);
-            all.race.transferred_bytes += other.race.transferred_bytes;
-            all.race.read_bytes += other.race.read_bytes;
-            all.race.kernel_ns += other.race.kernel_ns;
+            all.race = all.race.then(&other.race);
         }
         all
     }

@@ -159,7 +159,19 @@ impl Runner {
         });
         let limit = sharing.map(|run| Arc::new(run) as _);
         let wants_rehearsal = AtomicBool::new(false);
-        Run { request, runner: self, groups, limit, wants_rehearsal }.run(program, emit)
+        let run = Run { request, runner: self, groups, limit, wants_rehearsal };
+        if !program.has_builds_of_parts() {
+            return run.run(program, emit);
+        }
+        let watched = Outlet::from(emit).watched();
+        match watched.through(|outlet| run.run(program, outlet.emit)) {
+            // A build of several stages cannot be divided; one of the stage over the whole union can.
+            Err(error) if error.class() == ErrorClass::OutOfMemory && !watched.has_left() => {
+                let program = request.program.with_values(request.parameters)?;
+                run.run(Cow::Owned(program.lowered_in_one()?.into_owned()), emit)
+            }
+            ran => ran,
+        }
     }
 }
 

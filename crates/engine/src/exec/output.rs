@@ -39,6 +39,19 @@ pub enum Output {
         /// Whether it is the deviation: the variance's root.
         is_root: bool,
     },
+    /// The same of integers whose total, total of squares and number are columns of the pipeline's: all of them are exact.
+    ExactSpread {
+        /// Of 38 digits.
+        total: usize,
+        /// Of 38 digits.
+        squares: usize,
+        /// Values.
+        count: usize,
+        /// As of `Spread`.
+        is_sample: bool,
+        /// As of `Spread`.
+        is_root: bool,
+    },
     /// The mean of values whose total and number are columns of the pipeline's.
     Mean {
         /// Decimals, which are exact, or floats.
@@ -90,6 +103,23 @@ impl Output {
                     Some(if is_root { variance.sqrt() } else { variance })
                 };
                 Arc::new(squares.iter().zip(counts).map(spread).collect::<Float64Array>())
+            }
+            &Self::ExactSpread { total, squares, count, is_sample, is_root } => {
+                let counts = cast(&column(count), &DataType::Int64)?;
+                let (totals, squares) = (column(total), column(squares));
+                let (Some(totals), Some(squares)) = (
+                    totals.as_primitive_opt::<Decimal128Type>(),
+                    squares.as_primitive_opt::<Decimal128Type>(),
+                ) else {
+                    return internal_err!("totals of type {}", totals.data_type());
+                };
+                let counts = counts.as_primitive::<Int64Type>().iter();
+                let rows = totals.iter().zip(squares).zip(counts);
+                let spread = |((total, squares), count): ((Option<i128>, Option<i128>), _)| {
+                    let variance = exact_variance(total?, squares?, count?, is_sample)?;
+                    Some(if is_root { variance.sqrt() } else { variance })
+                };
+                Arc::new(rows.map(spread).collect::<Float64Array>())
             }
             Self::Mean { total, count, result } => {
                 let counts = cast(&column(*count), &DataType::UInt64)?;
@@ -159,6 +189,25 @@ fn means(
     };
     let means = totals.map(mean).collect::<Result<Decimal128Array>>()?;
     Ok(Arc::new(means.with_precision_and_scale(precision, scale)?))
+}
+
+/// The variance of integers from their total, the total of their squares and their number; `None` of too few. Nothing is
+/// rounded before the division, so that no digits cancel out.
+fn exact_variance(total: i128, squares: i128, count: i64, is_sample: bool) -> Option<f64> {
+    let degrees = count - i64::from(is_sample);
+    if degrees <= 0 {
+        return None;
+    }
+    let [count, total, squares, degrees] =
+        [count.into(), total, squares, degrees.into()].map(i256::from_i128);
+    // Totals of 64-bit counts of 62-bit squares: the products have fewer than 256 bits.
+    let deviations = squares.wrapping_mul(count).wrapping_sub(total.wrapping_mul(total));
+    Some(float(deviations) / float(count.wrapping_mul(degrees)))
+}
+
+fn float(of: i256) -> f64 {
+    let (low, high) = of.to_parts();
+    high as f64 * 2f64.powi(128) + low as f64
 }
 
 /// Of a pipeline without any group: those of its grouping sets without keys, which are totals of no rows.

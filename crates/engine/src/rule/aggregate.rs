@@ -146,6 +146,35 @@ impl Calls {
         Output::Shifted { total, count, by: *by, name: aggregate.name().to_string() }
     }
 
+    /// The variance or deviation of integers whose squares fit 64 bits, of exact totals: these can be made of parts, and a
+    /// GPU takes them.
+    fn add_exact_spread(
+        &mut self,
+        aggregate: &AggregateFunctionExpr,
+        filter: Option<Expr>,
+        value: &Expr,
+        is_sample: bool,
+        is_root: bool,
+    ) -> Output {
+        let call = calls_of(aggregate, filter);
+        let wide = || value.clone().cast(DataType::Int64);
+        let square = Expr::Arithmetic {
+            op: ArithmeticOp::Multiply,
+            left: Box::new(wide()),
+            right: Box::new(wide()),
+            data_type: DataType::Int64,
+            // That of a signed integer of 32 bits has 63.
+            on_overflow: OnOverflow::Wrap,
+        };
+        let exact = || DataType::Decimal128 { precision: 38, scale: 0 };
+        let mut once = |function, argument, result| self.once(call(function, argument, result));
+        let total = once(AggregateFunction::Sum, Some(wide()), exact());
+        let squares = once(AggregateFunction::Sum, Some(square), exact());
+        let counted = value.nullable().then(|| value.clone());
+        let count = once(AggregateFunction::Count, counted, DataType::Int64);
+        Output::ExactSpread { total, squares, count, is_sample, is_root }
+    }
+
     /// The column of an aggregate of the plan.
     fn add(
         &mut self,
@@ -156,7 +185,7 @@ impl Calls {
         use AggregateFunction::{Avg, Count, Max, Min, SquaredDeviations, Sum};
         let name = aggregate.name();
         let filter = filter.map(|filter| translator.translate(filter)).transpose()?;
-        let call = calls_of(aggregate, filter);
+        let call = calls_of(aggregate, filter.clone());
         let plain = match aggregate.fun().name() {
             "count" => Count,
             "sum" => Sum,
@@ -181,6 +210,10 @@ impl Calls {
                     return why(format!("{name}: DISTINCT is not supported"));
                 }
                 let argument = argument(aggregate, SquaredDeviations, translator)?;
+                let squared = |value: &&Expr| value.data_type() != DataType::UInt32;
+                if let Some(value) = argument.as_ref().and_then(narrow_integer).filter(squared) {
+                    return Ok(self.add_exact_spread(aggregate, filter, value, is_sample, is_root));
+                }
                 let squares =
                     self.push(call(SquaredDeviations, argument.clone(), DataType::Float64));
                 let count = self.push(call(Count, argument, DataType::Int64));
@@ -247,9 +280,15 @@ fn shifted_sum(aggregate: &AggregateFunctionExpr, translator: &Translator) -> Op
         },
         value => (value, 0),
     };
-    let Expr::Cast { value: narrow, to: DataType::Int64, .. } = &value else { return None };
+    let Expr::Cast { to: DataType::Int64, .. } = &value else { return None };
+    (narrow_integer(&value).is_some() && by.unsigned_abs() < 1 << 62).then_some((value, by))
+}
+
+/// The integer of at most 32 bits that a cast is of.
+fn narrow_integer(cast: &Expr) -> Option<&Expr> {
+    let Expr::Cast { value, .. } = cast else { return None };
     let is_narrow = matches!(
-        narrow.data_type(),
+        value.data_type(),
         DataType::Int8
             | DataType::Int16
             | DataType::Int32
@@ -257,7 +296,7 @@ fn shifted_sum(aggregate: &AggregateFunctionExpr, translator: &Translator) -> Op
             | DataType::UInt16
             | DataType::UInt32
     );
-    (is_narrow && by.unsigned_abs() < 1 << 62).then_some((value, by))
+    is_narrow.then_some(value)
 }
 
 fn integer(constant: &Scalar) -> Option<i64> {

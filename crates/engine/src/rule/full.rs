@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Both are pipelines of their own, with builds that may be of any size. Both sides are read twice, so
-//! this is only done where they give the same rows each time.
+//! this is only done where they give the same rows each time. Groups are made twice, unless both halves are
+//! stages of one program (see [`super::unions`]).
 
 use std::sync::Arc;
 
@@ -31,11 +32,12 @@ pub struct Halves {
     columns: Vec<ProjectionExpr>,
 }
 
-/// The halves of a join; `None` for one that is not full, or whose sides may differ from time to time.
-pub fn halves(join: &HashJoinExec) -> Result<Option<Halves>> {
+/// The halves of a join; `None` for one that is not full, or whose sides may differ from time to time, or have groups where
+/// these would be made twice.
+pub fn halves(join: &HashJoinExec, groups_are_shared: bool) -> Result<Option<Halves>> {
     let sides = [join.left(), join.right()];
     let is_full = *join.join_type() == JoinType::Full && join.fetch().is_none();
-    let may_be_twice = |side| is_same_each_time(side) && !has_groups(side);
+    let may_be_twice = |side| is_same_each_time(side) && (groups_are_shared || !has_groups(side));
     if !is_full || !sides.into_iter().all(may_be_twice) {
         return Ok(None);
     }
@@ -66,6 +68,12 @@ pub fn halves(join: &HashJoinExec) -> Result<Option<Halves>> {
 }
 
 impl Halves {
+    /// Plans whose rows, one after the other, are those of the join.
+    pub fn members(self) -> Result<[Arc<dyn ExecutionPlan>; 2]> {
+        let right = ProjectionExec::try_new(self.columns, self.right)?;
+        Ok([self.left, Arc::new(right)])
+    }
+
     /// The join again, of what its halves have become.
     pub fn joined(
         self,

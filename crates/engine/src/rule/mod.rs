@@ -202,7 +202,7 @@ impl Rewriter<'_> {
     /// A full join as two pipelines, if both halves can be.
     fn full_join(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Ok(None) };
-        let Some(halves) = full::halves(join)? else { return Ok(None) };
+        let Some(halves) = full::halves(join, false)? else { return Ok(None) };
         let half = |half: &Arc<dyn ExecutionPlan>| match self.fragment(half) {
             Some(Ok(planned)) if self.settings.processor != Processor::Off => {
                 self.pipeline(Arc::clone(half), planned, vec![]).map(Some)
@@ -334,7 +334,8 @@ impl Rewriter<'_> {
     ) -> Result<Planned, WhyNot> {
         let mut graph = self.graph();
         let columns = flatten::flatten_or_opaque(raw.input(), &mut graph);
-        let of_parts = graph.leaves.iter().any(|leaf| unions::is_union(&leaf.plan));
+        let of_parts = raw.group_expr().has_grouping_set()
+            || graph.leaves.iter().any(|leaf| unions::is_union(&leaf.plan));
         let mut sink = aggregate::sink((root, raw), &columns, &graph.subqueries, of_parts)?;
         eager::count_before_join(&mut graph, &mut sink);
         self.assemble(graph, sink)

@@ -8,19 +8,22 @@
 //!       plan of another                       children: Projection, Filter over the plan of each member
 //! ```
 //!
-//! What the members' plans are fused to is [`super::fuse`]'s; groups are then made of parts ([`headrace_ir::union`]).
+//! A full join is a union of two (see [`super::full`]). What the members' plans are fused to is [`super::fuse`]'s; groups are then made of parts ([`headrace_ir::union`]).
 
 use std::sync::Arc;
 
+use datafusion::common::JoinType;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::union::UnionExec;
 use headrace_ir::{Input, Pipeline, Sink, Source};
 
+use super::full;
 use super::nodes::with_children;
 use super::program::Planned;
 
@@ -43,7 +46,10 @@ pub fn split(planned: &mut Planned) -> Vec<bool> {
 
 /// Whether the rows of a plan are those of several, one after the other.
 pub fn is_union(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.is::<UnionExec>() || (passes(plan) && plan.children().into_iter().all(is_union))
+    let is_full = |join: &HashJoinExec| *join.join_type() == JoinType::Full;
+    plan.is::<UnionExec>()
+        || plan.downcast_ref().is_some_and(is_full)
+        || (passes(plan) && plan.children().into_iter().all(is_union))
 }
 
 fn passes(plan: &Arc<dyn ExecutionPlan>) -> bool {
@@ -62,6 +68,11 @@ fn members(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Arc<dyn ExecutionPlan>>>
         let all: Vec<_> =
             inputs.flat_map(|it| members(it).unwrap_or_else(|| vec![Arc::clone(it)])).collect();
         return (all.len() <= MEMBERS_MAX).then_some(all);
+    }
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        // Stages that make the same groups become one.
+        let halves = full::halves(join, true).ok()??;
+        return halves.members().ok().map(Vec::from);
     }
     match plan.children().as_slice() {
         [input] if passes(plan) => {

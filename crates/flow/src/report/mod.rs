@@ -223,6 +223,31 @@ impl RaceReport {
     }
 }
 
+impl RaceReport {
+    /// One report of this race and of another that ran behind it: bytes, counts and times add up. Latencies of reads and
+    /// writes stay this one's.
+    #[must_use]
+    pub fn then(&self, later: &Self) -> Self {
+        let mut both = self.clone();
+        both.take_in(later);
+        both.first_chunk_ns = self.first_chunk_ns;
+        both.consumers = self.consumers.max(later.consumers);
+        both.consumers_min = self.consumers_min.min(later.consumers_min);
+        for (sum, own, more) in [
+            (&mut both.wall_ns, self.wall_ns, later.wall_ns),
+            (&mut both.read_busy_ns, self.read_busy_ns, later.read_busy_ns),
+            (&mut both.read_wait_ns, self.read_wait_ns, later.read_wait_ns),
+            (&mut both.h2d_ns, self.h2d_ns, later.h2d_ns),
+            (&mut both.kernel_ns, self.kernel_ns, later.kernel_ns),
+            (&mut both.d2h_ns, self.d2h_ns, later.d2h_ns),
+            (&mut both.write_busy_ns, self.write_busy_ns, later.write_busy_ns),
+        ] {
+            *sum = own + more;
+        }
+        both
+    }
+}
+
 fn merge_texts(into: &mut Vec<String>, from: &[String]) {
     for text in from {
         if !into.contains(text) {

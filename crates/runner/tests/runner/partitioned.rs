@@ -7,8 +7,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use headrace_format::arrow::WriterOptions;
 use headrace_format::batches::{BatchTable, Ready};
 use headrace_ir::{
-    AggregateCall, AggregateFunction, CompareOp, DataType, Expr, NamedExpr, OrderKey, Pipeline,
-    Probe, ProbeKind, Program, Sink, Step,
+    AggregateCall, AggregateFunction, CompareOp, DataType, Expr, Input, NamedExpr, OrderKey,
+    Pipeline, Probe, ProbeKind, Program, Sink, Step,
 };
 use headrace_runner::{ErrorClass, Processor, RunReport, Runner, RunnerOptions, StreamTable};
 
@@ -115,6 +115,28 @@ fn join(tables: &[Arc<StreamTable>], probe: Probe, out: Out) -> Program {
     };
     let steps = vec![Step::Probe(probe)];
     Program::new(vec![build(tables, 1)], Pipeline { source, steps, sink })
+}
+
+/// Groups of the rows of `f` and `e` with their matches in `d`.
+fn join_of_union(tables: &[Arc<StreamTable>]) -> Program {
+    let member = |table: usize| {
+        let source = tables[table].source_over(table, &["key", "text", "value"]).unwrap();
+        let sink = Sink::Rows { columns: source.all_columns(), limit: None };
+        Pipeline { source, steps: vec![], sink }
+    };
+    let joined = join(tables, probe(2, 0, ProbeKind::Inner), Out::Groups);
+    let mut answer = joined.answer;
+    answer.source.input = Input::Union(vec![0, 1]);
+    Program::new(vec![member(0), member(2), build(tables, 1)], answer)
+}
+
+#[test]
+fn a_build_that_is_probed_above_a_union_is_divided() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = tables(folder.path());
+    let program = join_of_union(&tables);
+    assert!(program.lowered().unwrap().has_builds_of_parts());
+    compared(&program, &tables, "a union");
 }
 
 fn runner(limit_bytes: Option<u64>, folder: &Path) -> Runner {
