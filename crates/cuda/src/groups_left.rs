@@ -15,6 +15,7 @@ use headrace_ir::{AggregateOutput, Source};
 use headrace_pipeline::bound::{Bound, BoundSink};
 use headrace_pipeline::{ExecError, SourceInfo, WhyNot};
 
+use crate::device::CudaDevice;
 use crate::device_state::{DeviceState, GroupBuffers};
 use crate::error::CudaError;
 use crate::execution::CudaExecution;
@@ -24,7 +25,7 @@ use crate::program::{CudaProgram, DeviceColumn, DeviceSegment};
 use crate::rows::RowOutput;
 use crate::tuning::Tuning;
 
-/// Device memory of the columns of a window.
+/// Device memory of the columns of all windows.
 const WINDOW_BYTES_MAX: u64 = 1 << 30;
 
 /// Groups of a window, at most and at least: what the kernels of a rows sink may put out at once, and what keeps a GPU
@@ -83,13 +84,14 @@ impl CudaExecution {
 /// [`ExecError::Internal`] for columns that they do not have; [`ExecError::WhyNot`] for texts of several dictionaries.
 pub fn info_of(lefts: &[&GroupsLeft<'_>], source: &Source) -> Result<SourceInfo, ExecError> {
     let mut info = SourceInfo::default();
-    for left in lefts {
+    for (number, left) in lefts.iter().enumerate() {
         let columns = left.read(source)?.into_iter().map(GroupColumn::info);
-        if info.rows_max == 0 {
-            info.columns = columns.collect();
-        } else {
-            for (column, other) in info.columns.iter_mut().zip(columns) {
-                *column = column.with(&other)?;
+        match number {
+            0 => info.columns = columns.collect(),
+            _ => {
+                for (column, other) in info.columns.iter_mut().zip(columns) {
+                    *column = column.with(&other)?;
+                }
             }
         }
         info.rows_max += left.rows.max(1);
@@ -126,7 +128,15 @@ pub(crate) fn run(
         left.check_fit()?;
     }
     let mut execution = CudaExecution::new(device, bound, &layouts)?;
-    let ran = lefts.iter().try_for_each(|left| left.run(source, &mut execution, output));
+    // A kernel of another pipeline may load other columns ahead.
+    let read: Vec<usize> =
+        execution.kernels().flat_map(|kernel| kernel.program.columns_read()).collect();
+    // All of them before the first row goes to the output: there may be too little memory.
+    let window = |left: &&GroupsLeft<'_>| left.window(source, &read, lefts.len() as u64);
+    let windows = lefts.iter().map(window).collect::<Result<Vec<_>, _>>()?;
+    let ran = lefts.iter().zip(&windows).try_for_each(|(left, window)| {
+        left.run_windows(&mut execution, (source, &read), window, output)
+    });
     if ran.is_err() {
         // Kernels may still use a window.
         execution.wait();
@@ -152,20 +162,32 @@ impl GroupsLeft<'_> {
         Ok(SegmentLayout { columns })
     }
 
-    /// Runs an execution over all of them.
-    fn run(
+    /// Of the registers that kernels read, which column each is.
+    fn wanted(
         &self,
         source: &Source,
+        read: &[usize],
+    ) -> Result<Vec<(usize, &GroupColumn)>, ExecError> {
+        let columns = self.read(source)?.into_iter().enumerate();
+        Ok(columns.filter(|(register, _)| read.contains(register)).collect())
+    }
+
+    /// A window, of so many that there are at a time.
+    fn window(&self, source: &Source, read: &[usize], windows: u64) -> Result<Window, CudaError> {
+        let device = self.execution.device();
+        Window::new(device, &self.wanted(source, read)?, self.rows, WINDOW_BYTES_MAX / windows)
+    }
+
+    /// Runs an execution over all of them, whose kernels may use the window until the execution has waited.
+    fn run_windows(
+        &self,
         execution: &mut CudaExecution,
+        (source, read): (&Source, &[usize]),
+        window: &Window,
         output: &RowOutput<'_>,
     ) -> Result<(), CudaError> {
         let layout = &self.layout(source)?;
-        // A kernel of another pipeline may load other columns ahead.
-        let read: Vec<usize> =
-            execution.kernels().flat_map(|kernel| kernel.program.columns_read()).collect();
-        let columns = self.read(source)?.into_iter().enumerate();
-        let columns: &Vec<_> = &columns.filter(|(register, _)| read.contains(register)).collect();
-        let window = &Window::new(execution, columns, self.rows)?;
+        let columns = &self.wanted(source, read)?;
         for first in (0..self.rows).step_by(window.rows as usize) {
             if output.is_enough() {
                 break;
@@ -235,16 +257,16 @@ struct Window {
 
 impl Window {
     fn new(
-        execution: &CudaExecution,
+        device: &CudaDevice,
         wanted: &[(usize, &GroupColumn)],
         groups: u64,
+        bytes_max: u64,
     ) -> Result<Self, CudaError> {
-        let device = execution.device();
         const SAMPLE_ROWS: u64 = 1 << 10;
         let bytes =
             |rows| wanted.iter().map(|(_, c)| c.value_bytes(rows) + c.validity_bytes(rows)).sum();
         let sample_bytes: u64 = bytes(SAMPLE_ROWS);
-        let rows = (WINDOW_BYTES_MAX * SAMPLE_ROWS / sample_bytes.max(1))
+        let rows = (bytes_max * SAMPLE_ROWS / sample_bytes.max(1))
             .clamp(WINDOW_ROWS_MIN, WINDOW_ROWS_MAX)
             .min(groups)
             .max(1)

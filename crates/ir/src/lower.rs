@@ -13,7 +13,7 @@ impl Program {
     /// # Errors
     /// Those of [`Program::without_distinct`], [`Program::with_parts_of_unions`] and [`Program::without_grouping_sets`].
     pub fn lowered(&self) -> Result<Cow<'_, Self>, IrError> {
-        let program = self.without_distinct()?;
+        let program = in_stages(self)?;
         let with_parts = changed(program.with_parts_of_unions()?);
         without_sets(with_parts.map_or(program, Cow::Owned))
     }
@@ -24,8 +24,15 @@ impl Program {
     /// # Errors
     /// As [`lowered`](Self::lowered)'s.
     pub fn lowered_in_one(&self) -> Result<Cow<'_, Self>, IrError> {
-        without_sets(self.without_distinct()?)
+        without_sets(in_stages(self)?)
     }
+}
+
+/// Without distinct calls, and without stages of rows that one other reads.
+fn in_stages(program: &Program) -> Result<Cow<'_, Program>, IrError> {
+    let program = program.without_distinct()?;
+    let without_rows = changed(program.without_stages_of_rows()?);
+    Ok(without_rows.map_or(program, Cow::Owned))
 }
 
 fn without_sets(program: Cow<'_, Program>) -> Result<Cow<'_, Program>, IrError> {

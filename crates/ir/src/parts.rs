@@ -1,72 +1,113 @@
-//! Groups that are made of groups of parts of the rows, by the same keys.
+//! Results of a stage that are made of results of parts of its rows: groups of groups by the same keys, first rows of first
+//! rows, a build of rows.
 
-use crate::aggregate::{AggregateCall, AggregateOutput};
+use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
+use crate::expr::Expr;
 use crate::pipeline::{NamedExpr, Pipeline, Sink, Source};
+use crate::types::DataType;
 
-/// What groups are made of, and how.
+/// What a result is made of, and how.
 pub(crate) struct Parts {
-    keys: Vec<NamedExpr>,
+    /// What makes a part.
+    part: Sink,
+    /// What the whole was to be made by.
+    whole: Sink,
+    /// Of groups, the whole's calls, whose arguments are the parts.
     calls: Vec<AggregateCall>,
-    /// The whole stage's calls, whose arguments are the parts.
-    whole: Vec<AggregateCall>,
-    sets: Vec<Vec<usize>>,
-    output: AggregateOutput,
 }
 
 impl Parts {
-    /// Those of a stage; `None`: it makes no groups, or some that cannot be made of parts.
+    /// Those of a stage; `None`: it ends in something else, or in groups that cannot be made of parts.
     pub fn of(stage: &Pipeline) -> Option<Self> {
-        let Sink::Aggregate { keys, sets, calls, output } = &stage.sink else { return None };
-        if calls.iter().any(AggregateCall::is_distinct) || !stage.has_parts() {
-            return None;
-        }
-        let mut parts = Self {
-            keys: keys.clone(),
-            calls: Vec::with_capacity(calls.len()),
-            whole: Vec::with_capacity(calls.len()),
-            sets: sets.clone(),
-            output: output.clone(),
+        let (whole, mut calls) = (stage.sink.clone(), Vec::new());
+        let part = match &stage.sink {
+            Sink::Aggregate { keys, calls: of, output, .. } => {
+                if *output == AggregateOutput::Partial || of.iter().any(AggregateCall::is_distinct)
+                {
+                    return None;
+                }
+                let mut parts = Vec::with_capacity(of.len());
+                for call in of {
+                    let (part, function) = exact_part(call, parts.len())?;
+                    parts.push(part);
+                    let whole =
+                        AggregateCall { function, filter: None, distinct: false, ..call.clone() };
+                    calls.push(whole);
+                }
+                Sink::aggregate(keys.clone(), parts)
+            }
+            Sink::Build { keys, payload } => {
+                let columns = keys.iter().chain(payload).cloned().collect();
+                Sink::Rows { columns, limit: None }
+            }
+            Sink::Sorted { .. } => stage.sink.clone(),
+            Sink::Rows { .. } | Sink::Partition { .. } => return None,
         };
-        for call in calls {
-            let (part, function) = call.part(format!("part {}", parts.calls.len()))?;
-            let whole = AggregateCall { function, filter: None, distinct: false, ..call.clone() };
-            parts.calls.push(part);
-            parts.whole.push(whole);
-        }
-        Some(parts)
+        Some(Self { part, whole, calls })
     }
 
-    /// The stage with parts in place of its groups.
+    /// The stage with a part in place of its result.
     pub fn part(&self, stage: &Pipeline) -> Pipeline {
-        let sink = Sink::aggregate(self.keys.clone(), self.calls.clone());
-        Pipeline { sink, ..stage.clone() }
+        Pipeline { sink: self.part.clone(), ..stage.clone() }
     }
 
     /// The stage over parts that a source puts out.
     pub fn whole(&self, source: Source) -> Pipeline {
-        let register = |index: usize| source.register(index);
-        let key = |(index, key): (usize, &NamedExpr)| NamedExpr {
-            name: key.name.clone(),
-            expr: register(index),
+        let named = |columns: &[NamedExpr], first: usize| {
+            let columns = columns.iter().enumerate();
+            let named = columns.map(|(index, column)| NamedExpr {
+                name: column.name.clone(),
+                expr: source.register(first + index),
+            });
+            named.collect::<Vec<_>>()
         };
-        let keys: Vec<_> = self.keys.iter().enumerate().map(key).collect();
-        let of_part = |(place, call): (usize, &AggregateCall)| {
-            let argument = Some(register(self.keys.len() + place));
-            AggregateCall { argument, ..call.clone() }
+        let sink = match self.whole.clone() {
+            Sink::Aggregate { keys, sets, output, .. } => {
+                let of_part = |(place, call): (usize, &AggregateCall)| AggregateCall {
+                    argument: Some(source.register(keys.len() + place)),
+                    ..call.clone()
+                };
+                let calls = self.calls.iter().enumerate().map(of_part).collect();
+                Sink::Aggregate { keys: named(&keys, 0), sets, calls, output }
+            }
+            Sink::Sorted { columns, order, limit } => {
+                Sink::Sorted { columns: named(&columns, 0), order, limit }
+            }
+            Sink::Build { keys, payload } => {
+                Sink::Build { payload: named(&payload, keys.len()), keys: named(&keys, 0) }
+            }
+            other => other,
         };
-        let calls = self.whole.iter().enumerate().map(of_part).collect();
-        let (sets, output) = (self.sets.clone(), self.output.clone());
-        let sink = Sink::Aggregate { keys, sets, calls, output };
         Pipeline { source, steps: Vec::new(), sink }
     }
 }
 
+/// Digits of decimals whose totals have at most 38, of however many rows there are.
+const TOTAL_DIGITS_MAX: u8 = 28;
+
+/// The call of a part, and the function that puts parts together. The total of a part never has more digits than there is
+/// room for: the whole one may have fewer.
+fn exact_part(call: &AggregateCall, number: usize) -> Option<(AggregateCall, AggregateFunction)> {
+    let of = call.argument.as_ref().map(Expr::data_type);
+    let is_wide =
+        matches!(of, Some(DataType::Decimal128 { precision, .. }) if precision > TOTAL_DIGITS_MAX);
+    match call.function {
+        AggregateFunction::Sum if is_wide => None,
+        _ => call.part(format!("part {number}")),
+    }
+}
+
 impl Pipeline {
-    /// Whether its groups can be made of those of parts of its rows, once it has no distinct calls.
+    /// Whether its result can be made of those of parts of its rows, once it has no distinct calls.
     pub fn has_parts(&self) -> bool {
-        let Sink::Aggregate { calls, output, .. } = &self.sink else { return false };
-        let has_part =
-            |call: &AggregateCall| call.is_distinct() || call.part(String::new()).is_some();
-        *output != AggregateOutput::Partial && calls.iter().all(has_part)
+        match &self.sink {
+            Sink::Aggregate { calls, output, .. } => {
+                let has_part =
+                    |call: &AggregateCall| call.is_distinct() || exact_part(call, 0).is_some();
+                *output != AggregateOutput::Partial && calls.iter().all(has_part)
+            }
+            Sink::Build { .. } | Sink::Sorted { .. } => true,
+            Sink::Rows { .. } | Sink::Partition { .. } => false,
+        }
     }
 }

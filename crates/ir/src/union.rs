@@ -1,4 +1,4 @@
-//! Groups of the rows of several stages, made of the groups of each.
+//! Groups of the rows of several stages, made of the groups of each; builds and first rows likewise.
 //!
 //! ```text
 //! stage 0: sales of stores ─► rows            stage 0: sales of stores ─► joins ─► parts of groups
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! No row is passed on: each member of the union becomes one pipeline from its table to groups, and the last stage reads
-//! groups alone. Rows that a member reads of another stage are taken in the same way.
+//! groups alone. First rows of an order are those of the members' first rows; of a build the members make the rows.
 
 use std::borrow::Cow;
 
@@ -84,26 +84,42 @@ impl Program {
         member: usize,
         parts: &Parts,
     ) -> Result<Option<Pipeline>, IrError> {
-        let mut part = parts.part(stage);
-        let mut rows = Some(member);
-        let mut is_joined = false;
-        while let Some(number) = rows {
-            let Some(of) = self.stage(number) else { break };
-            let Sink::Rows { columns, limit: None } = &of.sink else { break };
-            if is_joined && self.is_shared(number) {
-                break;
+        self.over_rows_of(parts.part(stage), member)
+    }
+
+    /// A pipeline over what a stage of rows reads, in place of its rows; `None`: it is none, or some rows are left out.
+    fn over_rows_of(&self, pipeline: Pipeline, number: usize) -> Result<Option<Pipeline>, IrError> {
+        let Some(of) = self.stage(number) else { return Ok(None) };
+        let Sink::Rows { columns, limit: None } = &of.sink else { return Ok(None) };
+        let column = |&ordinal: &usize| columns.get(ordinal).cloned();
+        let Some(columns) = pipeline.source.ordinals.iter().map(column).collect() else {
+            return Ok(None);
+        };
+        let registers = of.registers(&self.stages)?.len();
+        Ok(Some(pipeline.over((of.source.clone(), of.steps.clone()), registers, columns)))
+    }
+
+    /// The same program without stages of rows that one other stage reads: this reads what they read.
+    ///
+    /// # Errors
+    /// The program is not valid.
+    pub(crate) fn without_stages_of_rows(&self) -> Result<Cow<'_, Self>, IrError> {
+        let mut program = Cow::Borrowed(self);
+        for number in 0..=self.stages.len() {
+            while let Some(stage) = program.stage(number)
+                && let Input::Stage(read) = stage.source.input
+                && !program.is_shared(read)
+                && let Some(over) = program.over_rows_of(stage.clone(), read)?
+            {
+                if let Some(stage) = program.to_mut().stage_mut(number) {
+                    *stage = over;
+                }
             }
-            let column = |&ordinal: &usize| columns.get(ordinal).cloned();
-            let Some(columns) = part.source.ordinals.iter().map(column).collect() else { break };
-            let registers = of.registers(&self.stages)?.len();
-            part = part.over((of.source.clone(), of.steps.clone()), registers, columns);
-            is_joined = true;
-            rows = match of.source.input {
-                Input::Stage(read) => Some(read),
-                _ => None,
-            };
         }
-        Ok(is_joined.then_some(part))
+        Ok(match program {
+            Cow::Owned(program) => Cow::Owned(program.without_unread()),
+            unchanged => unchanged,
+        })
     }
 }
 
@@ -129,7 +145,7 @@ mod tests {
     use super::*;
     use crate::{
         AggregateCall, AggregateFunction, ArithmeticOp, CompareOp, DataType, Expr, NamedExpr,
-        Scalar, Step,
+        OrderKey, Probe, ProbeKind, Scalar, Step,
     };
 
     fn field(name: &str, nullable: bool) -> Field {
@@ -224,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_a_member_reads_of_another_stage_are_taken_along() {
+    fn rows_that_one_stage_reads_of_another_are_no_stage() {
         let mut program = program(&[(AggregateFunction::Sum, false)]);
         let first = program.stages[0].clone();
         let output = Source::of_stage(Input::Stage(0), "rows", first.sink.output().unwrap());
@@ -236,9 +252,35 @@ mod tests {
             "Table(0): filter b > 5; filter b > 7; aggregate sum(b) by k = a"
         );
         assert_eq!(lines(&program).len(), 3);
-        // A stage that others read, too, stays.
+        // A stage that others read, too, is no member.
         program.answer.source.input = Input::Union(vec![0, 1]);
         assert!(program.validate().unwrap_err().to_string().contains("stage 0 of a union"));
+    }
+
+    #[test]
+    fn builds_and_first_rows_of_a_union_are_made_of_its_members() {
+        let mut program = program(&[]);
+        let columns = program.answer.source.all_columns();
+        let order = vec![OrderKey { column: 1, descending: true, nulls_first: false }];
+        program.answer.sink = Sink::Sorted { columns: columns.clone(), order, limit: Some(3) };
+        let first = lines(&program);
+        assert!(first[1].starts_with("Table(1): compute a = a + b; filter a > 7;"), "{first:?}");
+        assert!(first[2].starts_with("Union([0, 1]): "), "{first:?}");
+        let (keys, payload) = (columns[1..].to_vec(), columns[..1].to_vec());
+        let build = Pipeline { sink: Sink::Build { keys, payload }, ..program.answer.clone() };
+        let source = table(0, false);
+        let probe = Probe { payload: vec![0], ..Probe::semi(2, vec![source.register(0)]) };
+        let probe = Step::Probe(Probe { kind: ProbeKind::Inner, ..probe });
+        program.answer = rows(&source, vec![probe], [0, 1].map(|it| source.register(it)));
+        program.stages.push(build);
+        assert_eq!(
+            lines(&program)[..3],
+            [
+                "Table(0): filter b > 5; filter a > 7; rows b = a, a = b",
+                "Table(1): compute a = a + b; filter a > 7; rows b = a, a",
+                "Union([0, 1]): build on b payload a",
+            ]
+        );
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::Schema;
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
 use headrace_columns::column::arrow_field;
 use headrace_cuda::{GroupsLeft, TakeGroups};
 use headrace_format::batches::{BatchTable, batch_channel};
@@ -33,6 +33,9 @@ use crate::task::{Emit, OnDevice, Outlet, TakenGroups, Task};
 
 /// Batches that wait between a stage and the one that reads it.
 const WAITING_BATCHES: usize = 8;
+
+/// Stages whose groups stay on a GPU run within one another.
+const STACK_BYTES: usize = 16 << 20;
 
 /// Of fewer groups the cores have made an answer before a kernel is compiled; a rehearsal compiles it.
 const AUTO_GROUPS_MIN: u64 = 1 << 20;
@@ -66,7 +69,7 @@ impl Run<'_> {
             // Moved here: a producer must see that its reader is gone, by a panic too.
             let table = table;
             let (outcome, on_device) = (&outcome, &on_device);
-            let produced = scope.spawn(move || {
+            let produced = move || {
                 headrace_io::block_signals();
                 let has_begun = AtomicBool::new(false);
                 let emit = |batch: RecordBatch| {
@@ -74,22 +77,24 @@ impl Run<'_> {
                         // Nobody waits where the reader is gone.
                         let _ = begins.send(());
                     }
-                    // Members of a union may differ in the names of columns, and in which of them may be NULL.
-                    match batch.schema_ref() == &schema {
-                        true => sender.send(batch),
-                        false => batch
-                            .with_schema(Arc::clone(&schema))
-                            .is_ok_and(|batch| sender.send(batch)),
-                    }
+                    let is_wanted = match under(&schema, batch) {
+                        Ok(batch) => sender.send(batch),
+                        Err(error) => outcome.fail(error),
+                    };
+                    outcome.is_enough.fetch_or(!is_wanted, Ordering::Relaxed);
+                    is_wanted
                 };
                 let producing = Producing { run: self, graph, emit: &emit, on_device, outcome };
-                let produced = producing.produce(numbers, Some(&[]));
+                let produced = producing.produce(numbers, Some(&[])).and_then(|()| outcome.check());
                 match &produced {
                     Ok(()) => sender.finish(),
                     Err(error) => sender.fail(error.to_string()),
                 }
                 produced
-            });
+            };
+            let thread = std::thread::Builder::new().name("headrace-stage".into());
+            let produced = thread.stack_size(STACK_BYTES).spawn_scoped(scope, produced);
+            let produced = produced.map_err(|error| RunError::Thread(error.to_string()))?;
             // An error: the producer is done, and has sent nothing.
             let _ = begun.recv();
             // Nothing is locked while the reader runs: the producer goes on meanwhile.
@@ -167,8 +172,23 @@ fn groups_of(lefts: &[&GroupsLeft<'_>]) -> u64 {
     lefts.iter().map(|left| left.rows()).sum()
 }
 
-/// What became of the groups of all stages that are read.
+/// A batch under the schema of a union, whose members may differ in the names of columns, and in which of them may be NULL.
+fn under(schema: &SchemaRef, batch: RecordBatch) -> Result<RecordBatch, RunError> {
+    if batch.schema_ref() == schema {
+        return Ok(batch);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let (_, columns, _) = batch.into_parts();
+    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options);
+    batch.map_err(|error| ExecError::Internal(format!("rows of another stage: {error}")).into())
+}
+
+/// What became of the output of all stages that are read.
 struct Outcome<T> {
+    /// Whether no more rows are wanted.
+    is_enough: AtomicBool,
+    /// Why rows could not be passed on.
+    failed: Mutex<Option<RunError>>,
     /// What was made of them on the GPU.
     taken: Mutex<Option<Result<T, RunError>>>,
     /// Why nothing was.
@@ -177,7 +197,24 @@ struct Outcome<T> {
 
 impl<T> Default for Outcome<T> {
     fn default() -> Self {
-        Self { taken: Mutex::new(None), why_not: Mutex::new(None) }
+        Self {
+            is_enough: AtomicBool::new(false),
+            failed: Mutex::new(None),
+            taken: Mutex::new(None),
+            why_not: Mutex::new(None),
+        }
+    }
+}
+
+impl<T> Outcome<T> {
+    /// Keeps an error; no more rows are wanted.
+    fn fail(&self, error: RunError) -> bool {
+        self.failed.lock().get_or_insert(error);
+        false
+    }
+
+    fn check(&self) -> Result<(), RunError> {
+        self.failed.lock().take().map_or(Ok(()), Err)
     }
 }
 
@@ -199,6 +236,9 @@ impl<T: Send, F: Fn(&[&GroupsLeft<'_>]) -> OnDevice<T> + Sync> Producing<'_, '_,
         lefts: Option<&[&GroupsLeft<'_>]>,
     ) -> Result<(), RunError> {
         let Some((&number, others)) = numbers.split_first() else { return Ok(()) };
+        if self.outcome.is_enough.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let stage = self.graph.stage(number)?;
         // Rows go to the host one by one while the reader already runs: nothing is left to be asked for then.
         let brings_groups = matches!(stage.sink, Sink::Aggregate { .. });
@@ -225,7 +265,15 @@ impl<T: Send, F: Fn(&[&GroupsLeft<'_>]) -> OnDevice<T> + Sync> Producing<'_, '_,
         let take = (brings_groups && lefts.is_some()).then_some(&take as TakeGroups<'_>);
         let outlet = Outlet { emit: self.emit, take };
         self.run.stream_stage(self.graph, number, self.run.request.settings, outlet)?;
-        beyond.into_inner().unwrap_or_else(|| self.produce(others, None))
+        if let Some(ran) = beyond.into_inner() {
+            return ran;
+        }
+        if lefts.is_some_and(|lefts| !lefts.is_empty()) && self.outcome.taken.lock().is_none() {
+            // Unless the GPU has told why itself.
+            let table = &stage.source.table;
+            self.note(WhyNot::new(format!("the groups of {table} do not lie beside the others")));
+        }
+        self.produce(others, None)
     }
 
     /// Keeps why groups come to the host; they are not taken.

@@ -211,7 +211,9 @@ impl Calls {
                 }
                 let argument = argument(aggregate, SquaredDeviations, translator)?;
                 let squared = |value: &&Expr| value.data_type() != DataType::UInt32;
-                if let Some(value) = argument.as_ref().and_then(narrow_integer).filter(squared) {
+                let value = argument.as_ref();
+                let value = value.and_then(|it| narrow_integer(it, &DataType::Float64));
+                if let Some(value) = value.filter(squared) {
                     return Ok(self.add_exact_spread(aggregate, filter, value, is_sample, is_root));
                 }
                 let squares =
@@ -226,8 +228,8 @@ impl Calls {
             && (self.any_distinct || self.of_parts)
         {
             if let Some(total) = total_type(&of.data_type()) {
-                let total = self.push(call(Sum, argument.clone(), total));
-                let count = self.push(call(Count, argument, DataType::Int64));
+                let total = self.once(call(Sum, argument.clone(), total));
+                let count = self.once(call(Count, argument, DataType::Int64));
                 let result = aggregate.field().data_type().clone();
                 return Ok(Output::Mean { total, count, result });
             }
@@ -280,13 +282,16 @@ fn shifted_sum(aggregate: &AggregateFunctionExpr, translator: &Translator) -> Op
         },
         value => (value, 0),
     };
-    let Expr::Cast { to: DataType::Int64, .. } = &value else { return None };
-    (narrow_integer(&value).is_some() && by.unsigned_abs() < 1 << 62).then_some((value, by))
+    let is_narrow = narrow_integer(&value, &DataType::Int64).is_some();
+    (is_narrow && by.unsigned_abs() < 1 << 62).then_some((value, by))
 }
 
-/// The integer of at most 32 bits that a cast is of.
-fn narrow_integer(cast: &Expr) -> Option<&Expr> {
-    let Expr::Cast { value, .. } = cast else { return None };
+/// The integer of at most 32 bits that an expression is as a larger type.
+fn narrow_integer<'e>(cast: &'e Expr, as_type: &DataType) -> Option<&'e Expr> {
+    let Expr::Cast { value, to, .. } = cast else { return None };
+    if to != as_type {
+        return None;
+    }
     let is_narrow = matches!(
         value.data_type(),
         DataType::Int8

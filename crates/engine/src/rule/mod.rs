@@ -60,9 +60,10 @@ use headrace_runner::{Fallback, Processor, Runner, Settings};
 
 use crate::config::settings_of;
 use crate::error::forbidden;
-use crate::exec::{OrderExec, PipelineExec};
+use crate::exec::{OrderExec, Output, PipelineExec, totals_of_nothing};
 use crate::planner_rules::physical_rules;
 use crate::scan::HeadraceScanExec;
+use full::Halves;
 use graph::Graph;
 use nodes::{is_join, is_streamed, with_children};
 use program::{SinkSpec, assemble};
@@ -176,7 +177,7 @@ impl Rewriter<'_> {
                 note(&mut reasons, WhyNot::new("headrace.processor is off"));
                 return self.tag_scans(plan, &reasons);
             }
-            Some(Ok(planned)) => return self.pipeline(plan, planned, reasons),
+            Some(Ok(planned)) => return self.pipeline(plan, planned, reasons, false),
             Some(Err(reason)) => note(&mut reasons, reason),
         }
         if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
@@ -191,12 +192,44 @@ impl Rewriter<'_> {
         self.ordered(with_children(plan, children)?)
     }
 
-    /// A member of a union that is read as a pipeline: a scan of all rows, too.
-    fn rewrite_member(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        match self.rows_fragment(&plan, true) {
-            Some(Ok(planned)) => self.pipeline(plan, planned, vec![]),
+    /// What a pipeline reads, which is a stage of it if it is a pipeline. Of a member of a union a scan of all rows is, too.
+    fn rewrite_child(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        is_member: bool,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let fragment = match is_member {
+            _ if !has_scan(&plan) => None,
+            true => self.rows_fragment(&plan, true),
+            false => self.fragment(&plan),
+        };
+        match fragment {
+            Some(Ok(planned)) => self.pipeline(plan, planned, vec![], true),
             _ => self.rewrite(plan, &[]),
         }
+    }
+
+    /// Whether both halves of a full join become stages of one program, and the groups that they read.
+    fn are_stages(&self, halves: &Halves) -> bool {
+        let is_pipeline = |half| matches!(self.rows_fragment(half, true), Some(Ok(_)));
+        [&halves.left, &halves.right]
+            .into_iter()
+            .all(|half| is_pipeline(half) && self.groups_are_stages(half))
+    }
+
+    /// Whether all groups that a plan reads can be those of a stage: none of their columns is made of several.
+    fn groups_are_stages(&self, plan: &Arc<dyn ExecutionPlan>) -> bool {
+        if !plan.is::<AggregateExec>() {
+            return plan.children().into_iter().all(|child| self.groups_are_stages(child));
+        }
+        let Some(Ok(Planned { program, outputs, subqueries, .. })) = self.fragment(plan) else {
+            return false;
+        };
+        let is_column = |output: &Output| matches!(output, Output::Column(_));
+        let totals = totals_of_nothing(&program.answer.sink);
+        outputs.iter().all(is_column)
+            && subqueries.is_empty()
+            && totals.is_ok_and(|totals| totals.is_empty())
     }
 
     /// A full join as two pipelines, if both halves can be.
@@ -205,7 +238,7 @@ impl Rewriter<'_> {
         let Some(halves) = full::halves(join, false)? else { return Ok(None) };
         let half = |half: &Arc<dyn ExecutionPlan>| match self.fragment(half) {
             Some(Ok(planned)) if self.settings.processor != Processor::Off => {
-                self.pipeline(Arc::clone(half), planned, vec![]).map(Some)
+                self.pipeline(Arc::clone(half), planned, vec![], false).map(Some)
             }
             _ => Ok(None),
         };
@@ -353,13 +386,12 @@ impl Rewriter<'_> {
         plan: Arc<dyn ExecutionPlan>,
         mut planned: Planned,
         reasons: Vec<WhyNot>,
+        is_stage: bool,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let are_members = unions::split(&mut planned);
+        let are_stages = |halves: &Halves| self.are_stages(halves);
+        let are_members = unions::split(&mut planned, is_stage, &are_stages);
         let children = std::mem::take(&mut planned.children).into_iter().zip(are_members);
-        let rewritten = children.map(|(child, is_member)| match is_member {
-            true => self.rewrite_member(child),
-            false => self.rewrite(child, &[]),
-        });
+        let rewritten = children.map(|(child, is_member)| self.rewrite_child(child, is_member));
         planned.children = rewritten.collect::<Result<_>>()?;
         let (planned, runner) = (fuse::fused(planned), Arc::clone(self.runner));
         Ok(Arc::new(PipelineExec::new(runner, self.settings.clone(), planned, plan, reasons)))

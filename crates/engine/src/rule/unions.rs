@@ -1,4 +1,4 @@
-//! UNION ALL below groups: each member becomes a stage of the program that groups them.
+//! UNION ALL below groups, builds and first rows: each member becomes a stage of the program that makes these.
 //!
 //! ```text
 //! PipelineExec: joins, groups               PipelineExec
@@ -23,20 +23,27 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::union::UnionExec;
 use headrace_ir::{Input, Pipeline, Sink, Source};
 
-use super::full;
+use super::full::{self, Halves};
 use super::nodes::with_children;
 use super::program::Planned;
 
 /// Members of a union at most: each is a pipeline of its own.
 const MEMBERS_MAX: usize = 64;
 
-/// Has a program read the members of unions in place of these, where it groups their rows; of each child plan, whether it is
-/// a member now.
-pub fn split(planned: &mut Planned) -> Vec<bool> {
+/// Has a program read the members of unions in place of these, where it makes groups, builds or first rows of them; of each
+/// child plan, whether it is a member now. `is_stage`: the program is to be a stage of another one, and rows that it puts
+/// out are no answer.
+///
+/// `are_stages`: whether both halves of a full join become stages, where those that make the same groups are one.
+pub fn split(
+    planned: &mut Planned,
+    is_stage: bool,
+    are_stages: &dyn Fn(&Halves) -> bool,
+) -> Vec<bool> {
     let mut are_members = vec![false; planned.children.len()];
     for child in 0..are_members.len() {
-        let Some(members) = members(&planned.children[child]) else { continue };
-        if read_members(planned, child, members) {
+        let Some(members) = members(&planned.children[child], are_stages) else { continue };
+        if read_members(planned, child, members, is_stage) {
             are_members.resize(planned.children.len(), true);
             are_members[child] = true;
         }
@@ -62,33 +69,46 @@ fn passes(plan: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 /// Plans whose rows, one after the other, are those of a plan; `None`: it is no union.
-fn members(plan: &Arc<dyn ExecutionPlan>) -> Option<Vec<Arc<dyn ExecutionPlan>>> {
+fn members(
+    plan: &Arc<dyn ExecutionPlan>,
+    are_stages: &dyn Fn(&Halves) -> bool,
+) -> Option<Vec<Arc<dyn ExecutionPlan>>> {
     if plan.is::<UnionExec>() {
         let inputs = plan.children().into_iter();
-        let all: Vec<_> =
-            inputs.flat_map(|it| members(it).unwrap_or_else(|| vec![Arc::clone(it)])).collect();
+        let all: Vec<_> = inputs
+            .flat_map(|it| members(it, are_stages).unwrap_or_else(|| vec![Arc::clone(it)]))
+            .collect();
         return (all.len() <= MEMBERS_MAX).then_some(all);
     }
     if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-        // Stages that make the same groups become one.
-        let halves = full::halves(join, true).ok()??;
+        let halves = full::halves(join, true).ok()?.filter(|halves| are_stages(halves))?;
         return halves.members().ok().map(Vec::from);
     }
     match plan.children().as_slice() {
         [input] if passes(plan) => {
             let over = |member| with_children(Arc::clone(plan), vec![member]).ok();
-            members(input)?.into_iter().map(over).collect()
+            members(input, are_stages)?.into_iter().map(over).collect()
         }
         _ => None,
     }
 }
 
-/// Puts the members of a union in place of a child plan; `false`: its rows are not grouped, or not by parts.
-fn read_members(planned: &mut Planned, child: usize, members: Vec<Arc<dyn ExecutionPlan>>) -> bool {
+/// Puts the members of a union in place of a child plan; `false`: what is made of its rows cannot be made of parts.
+fn read_members(
+    planned: &mut Planned,
+    child: usize,
+    members: Vec<Arc<dyn ExecutionPlan>>,
+    is_stage: bool,
+) -> bool {
     let tables = planned.tables.len();
     let read = Input::Batches(tables + child);
     let reader = planned.program.all().enumerate().find(|(_, it)| it.source.input == read);
-    let Some((at, reader)) = reader.filter(|(_, reader)| reader.has_parts()) else { return false };
+    let behind = planned.program.stages.len();
+    let are_passed_on = |(at, reader): &(usize, &Pipeline)| {
+        matches!(reader.sink, Sink::Rows { limit: None, .. }) && (is_stage || *at < behind)
+    };
+    let reader = reader.filter(|reader| reader.1.has_parts() || are_passed_on(reader));
+    let Some((at, reader)) = reader else { return false };
     let source = reader.source.clone();
     let mut stages = Vec::with_capacity(members.len());
     for (number, plan) in members.into_iter().enumerate() {

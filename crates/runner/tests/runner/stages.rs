@@ -414,6 +414,30 @@ fn over_groups(table: &StreamTable) -> Vec<(Program, Vec<String>)> {
     [of_groups, of_rows, of_both, of_build, (thrice, expected)].into_iter().chain(unions).collect()
 }
 
+/// Members of a union whose columns have other names, and of which one alone may be NULL.
+#[test]
+fn members_of_a_union_may_call_their_columns_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = table(folder.path());
+    let runner = Runner::new(&RunnerOptions::default());
+    let groups = sums(&table);
+    let mut other = groups.clone();
+    let Sink::Aggregate { keys, calls, .. } = &mut other.sink else { panic!() };
+    (keys[0].name, calls[0].name) = ("another".into(), "name".into());
+    calls[0].function = AggregateFunction::Count;
+    let read = output(&groups, 0);
+    let source = Source { input: Input::Union(vec![0, 1]), ..read };
+    let count = AggregateCall::new("n", AggregateFunction::Count, None, DataType::Int64);
+    let calls = vec![count, sum("s", source.register(1))];
+    let sink = Sink::aggregate(vec![], calls);
+    let program = Program::new(vec![groups, other], Pipeline { source, steps: vec![], sink });
+    let one = std::slice::from_ref(&table);
+    let (batches, _) = run_on(Processor::Cpu, &runner, &program, one).unwrap();
+    let totals = totals_by(|key| key);
+    let all: i64 = totals.values().map(|(rows, total)| rows + total).sum();
+    assert_eq!(rows(&batches), [format!("{}|{all}", 2 * totals.len())]);
+}
+
 #[test]
 fn groups_are_read_by_whatever_reads_them() {
     let folder = tempfile::tempdir().unwrap();
