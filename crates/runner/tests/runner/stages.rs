@@ -192,7 +192,8 @@ fn a_stage_whose_reader_has_enough_ends() {
     let folder = tempfile::tempdir().unwrap();
     let table = table(folder.path());
     let source = source(&table);
-    let sink = Sink::Rows { columns: source.all_columns(), limit: None };
+    // Where none may be left out, the reader would read the table itself.
+    let sink = Sink::Rows { columns: source.all_columns(), limit: Some(1 << 40) };
     let stage = Pipeline { source, steps: vec![], sink };
     let columns = output(&stage, 0).all_columns();
     let program = rows_of(vec![stage], columns, Some(7));
@@ -486,7 +487,8 @@ fn gpu_rows_of_a_stage_are_read_on_the_host() {
     let runner = Runner::new(&RunnerOptions::default());
     let from = source(&table);
     let few = Step::Filter(Expr::compare(CompareOp::Lt, from.register(1), number(900)));
-    let sink = Sink::Rows { columns: from.all_columns(), limit: None };
+    // Where none may be left out, the reader would read the table itself.
+    let sink = Sink::Rows { columns: from.all_columns(), limit: Some(1 << 40) };
     let found = Pipeline { source: from, steps: vec![few.clone()], sink };
     let count = AggregateCall::new("n", AggregateFunction::Count, None, DataType::Int64);
     let sink = Sink::aggregate(vec![], vec![count]);
