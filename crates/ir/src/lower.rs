@@ -14,8 +14,12 @@ impl Program {
     /// Those of [`Program::without_distinct`], [`Program::with_parts_of_unions`] and [`Program::without_grouping_sets`].
     pub fn lowered(&self) -> Result<Cow<'_, Self>, IrError> {
         let program = in_stages(self)?;
-        let with_parts = changed(program.with_parts_of_unions()?);
-        without_sets(with_parts.map_or(program, Cow::Owned))
+        let Some(with_parts) = changed(program.with_parts_of_unions()?) else {
+            return without_sets(program);
+        };
+        // Rows that are passed on alone are left.
+        let passed_on = changed(with_parts.without_stages_of_rows()?);
+        without_sets(Cow::Owned(passed_on.unwrap_or(with_parts)))
     }
 
     /// The same with unions whose rows are read as they are: what a stage over one probes, no other stage probes then, so

@@ -40,7 +40,7 @@ impl Parts {
                 let columns = keys.iter().chain(payload).cloned().collect();
                 Sink::Rows { columns, limit: None }
             }
-            Sink::Sorted { .. } => stage.sink.clone(),
+            Sink::Sorted { .. } | Sink::Rows { limit: None, .. } => stage.sink.clone(),
             Sink::Rows { .. } | Sink::Partition { .. } => return None,
         };
         Some(Self { part, whole, calls })
@@ -73,6 +73,7 @@ impl Parts {
             Sink::Sorted { columns, order, limit } => {
                 Sink::Sorted { columns: named(&columns, 0), order, limit }
             }
+            Sink::Rows { columns, limit } => Sink::Rows { columns: named(&columns, 0), limit },
             Sink::Build { keys, payload } => {
                 Sink::Build { payload: named(&payload, keys.len()), keys: named(&keys, 0) }
             }
@@ -106,7 +107,7 @@ impl Pipeline {
                     |call: &AggregateCall| call.is_distinct() || exact_part(call, 0).is_some();
                 *output != AggregateOutput::Partial && calls.iter().all(has_part)
             }
-            Sink::Build { .. } | Sink::Sorted { .. } => true,
+            Sink::Build { .. } | Sink::Sorted { .. } | Sink::Rows { limit: None, .. } => true,
             Sink::Rows { .. } | Sink::Partition { .. } => false,
         }
     }

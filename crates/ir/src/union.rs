@@ -40,7 +40,13 @@ impl Program {
         let mut program = Cow::Borrowed(self);
         let mut number = 0;
         while let Some(stage) = program.stage(number) {
-            if let Some((made, whole)) = program.parts_of(stage)? {
+            let is_answer = number == program.stages.len();
+            // Rows of the answer are put out as they come.
+            let made = match &stage.sink {
+                Sink::Rows { .. } if is_answer => None,
+                _ => program.parts_of(stage)?,
+            };
+            if let Some((made, whole)) = made {
                 let (program, parts) = (program.to_mut(), made.len());
                 for (at, part) in made.into_iter().enumerate() {
                     program.insert(number + at, part);
@@ -99,7 +105,8 @@ impl Program {
         Ok(Some(pipeline.over((of.source.clone(), of.steps.clone()), registers, columns)))
     }
 
-    /// The same program without stages of rows that one other stage reads: this reads what they read.
+    /// The same program without stages of rows that one other stage reads: this reads what they read. A stage whose rows
+    /// become a build stays if it probes builds itself, because these can then be divided.
     ///
     /// # Errors
     /// The program is not valid.
@@ -109,6 +116,7 @@ impl Program {
             while let Some(stage) = program.stage(number)
                 && let Input::Stage(read) = stage.source.input
                 && !program.is_shared(read)
+                && !program.makes_build_of_probes(stage, read)
                 && let Some(over) = program.over_rows_of(stage.clone(), read)?
             {
                 if let Some(stage) = program.to_mut().stage_mut(number) {
@@ -120,6 +128,14 @@ impl Program {
             Cow::Owned(program) => Cow::Owned(program.without_unread()),
             unchanged => unchanged,
         })
+    }
+}
+
+impl Program {
+    /// Whether a stage makes a build of rows of another that probes some.
+    fn makes_build_of_probes(&self, stage: &Pipeline, read: usize) -> bool {
+        let has_probes = self.stage(read).is_some_and(|read| read.probes().next().is_some());
+        matches!(stage.sink, Sink::Build { .. }) && has_probes
     }
 }
 

@@ -103,11 +103,10 @@ fn read_members(
     let tables = planned.tables.len();
     let read = Input::Batches(tables + child);
     let reader = planned.program.all().enumerate().find(|(_, it)| it.source.input == read);
-    let behind = planned.program.stages.len();
-    let are_passed_on = |(at, reader): &(usize, &Pipeline)| {
-        matches!(reader.sink, Sink::Rows { limit: None, .. }) && (is_stage || *at < behind)
-    };
-    let reader = reader.filter(|reader| reader.1.has_parts() || are_passed_on(reader));
+    let is_answer = |at: usize| at == planned.program.stages.len() && !is_stage;
+    let reader = reader.filter(|(at, reader)| {
+        reader.has_parts() && !(is_answer(*at) && matches!(reader.sink, Sink::Rows { .. }))
+    });
     let Some((at, reader)) = reader else { return false };
     let source = reader.source.clone();
     let mut stages = Vec::with_capacity(members.len());

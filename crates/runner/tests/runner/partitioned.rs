@@ -8,7 +8,7 @@ use headrace_format::arrow::WriterOptions;
 use headrace_format::batches::{BatchTable, Ready};
 use headrace_ir::{
     AggregateCall, AggregateFunction, CompareOp, DataType, Expr, Input, NamedExpr, OrderKey,
-    Pipeline, Probe, ProbeKind, Program, Sink, Step,
+    Pipeline, Probe, ProbeKind, Program, Scalar, Sink, Source, Step,
 };
 use headrace_runner::{ErrorClass, Processor, RunReport, Runner, RunnerOptions, StreamTable};
 
@@ -128,6 +128,37 @@ fn join_of_union(tables: &[Arc<StreamTable>]) -> Program {
     let mut answer = joined.answer;
     answer.source.input = Input::Union(vec![0, 1]);
     Program::new(vec![member(0), member(2), build(tables, 1)], answer)
+}
+
+/// A build of the rows of `f` with their matches in `d`, which `e` probes.
+#[test]
+fn a_build_that_the_rows_of_another_probe_is_divided() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = tables(folder.path());
+    let joined = join(&tables, probe(0, 0, ProbeKind::Inner), Out::Rows).answer;
+    let read = Source::of_stage(Input::Stage(1), "joined", joined.sink.output().unwrap());
+    let keys = vec![named("key", read.register(0))];
+    let few = Expr::compare(
+        CompareOp::Lt,
+        read.register(2),
+        Expr::Literal(Scalar::int(DataType::Int64, 500)),
+    );
+    let sink = Sink::Build { keys, payload: vec![] };
+    let of_joined = Pipeline { source: read, steps: vec![Step::Filter(few)], sink };
+    let source = tables[2].source_over(2, &["key"]).unwrap();
+    let probe = Step::Probe(Probe::semi(2, vec![source.register(0)]));
+    let count = AggregateCall::new("n", AggregateFunction::Count, None, DataType::Int64);
+    let sink = Sink::aggregate(vec![], vec![count]);
+    let answer = Pipeline { source, steps: vec![probe], sink };
+    let program = Program::new(vec![build(&tables, 1), joined, of_joined], answer);
+    let folder = tempfile::tempdir().unwrap();
+    let plenty = runner(None, folder.path());
+    let (expected, _) = run_on(Processor::Cpu, &plenty, &program, &tables).unwrap();
+    let little = runner(Some(LIMIT_BYTES), folder.path());
+    let (found, report) = run_on(Processor::Cpu, &little, &program, &tables).unwrap();
+    assert!(report.builds.iter().any(|build| build.contains("divided")), "{:?}", report.builds);
+    assert_eq!(rows(&found), rows(&expected));
+    assert!(little.budget().peak_bytes() <= LIMIT_BYTES);
 }
 
 #[test]
