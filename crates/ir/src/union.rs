@@ -31,8 +31,7 @@ impl Program {
         builds.windows(2).any(|pair| pair[0] == pair[1])
     }
 
-    /// The same program with parts of groups in place of the rows that a union is grouped of, where the calls can be made
-    /// of parts.
+    /// The same program with parts in place of the rows of a union, where what a stage makes of these can be made of parts.
     ///
     /// # Errors
     /// The program is not valid.
@@ -65,7 +64,7 @@ impl Program {
         })
     }
 
-    /// The parts of a stage's groups and the stage over them, if it groups a union.
+    /// The parts of what a stage makes of a union, and the stage over them.
     fn parts_of(&self, stage: &Pipeline) -> Result<Option<(Vec<Pipeline>, Pipeline)>, IrError> {
         let (Input::Union(members), Some(parts)) = (&stage.source.input, Parts::of(stage)) else {
             return Ok(None);
@@ -75,22 +74,14 @@ impl Program {
         if stage.probes().next().is_some() && self.sources().any(come_once) {
             return Ok(None);
         }
-        let made = members.iter().map(|&member| self.part_of(stage, member, &parts));
+        let part = parts.part(stage);
+        let made = members.iter().map(|&member| self.over_rows_of(part.clone(), member));
+        // Another member than a stage of rows is read as it is.
         let Some(made) = made.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
         let columns = common_fields(&made);
         let whole = Source::of_stage(stage.source.input.clone(), &stage.source.table, columns);
         let whole = parts.whole(whole);
         Ok(Some((made, whole)))
-    }
-
-    /// A stage over one member of the union that it reads, as parts; `None`: the member is no stage of rows.
-    fn part_of(
-        &self,
-        stage: &Pipeline,
-        member: usize,
-        parts: &Parts,
-    ) -> Result<Option<Pipeline>, IrError> {
-        self.over_rows_of(parts.part(stage), member)
     }
 
     /// A pipeline over what a stage of rows reads, in place of its rows; `None`: it is none, or some rows are left out.
@@ -129,9 +120,7 @@ impl Program {
             unchanged => unchanged,
         })
     }
-}
 
-impl Program {
     /// Whether a stage makes a build of rows of another that probes some.
     fn makes_build_of_probes(&self, stage: &Pipeline, read: usize) -> bool {
         let has_probes = self.stage(read).is_some_and(|read| read.probes().next().is_some());

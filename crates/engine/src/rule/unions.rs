@@ -8,7 +8,8 @@
 //!       plan of another                       children: Projection, Filter over the plan of each member
 //! ```
 //!
-//! A full join is a union of two (see [`super::full`]). What the members' plans are fused to is [`super::fuse`]'s; groups are then made of parts ([`headrace_ir::union`]).
+//! A full join is a union of two ([`super::full`]). [`super::fuse`] makes stages of the members' plans; a run makes parts of
+//! the groups of each ([`headrace_ir::union`]).
 
 use std::sync::Arc;
 
@@ -30,11 +31,11 @@ use super::program::Planned;
 /// Members of a union at most: each is a pipeline of its own.
 const MEMBERS_MAX: usize = 64;
 
-/// Has a program read the members of unions in place of these, where it makes groups, builds or first rows of them; of each
-/// child plan, whether it is a member now. `is_stage`: the program is to be a stage of another one, and rows that it puts
-/// out are no answer.
+/// Has a program read the members of unions in place of these, where it makes groups, builds or first rows of them. Tells of
+/// each child plan whether it is a member now.
 ///
-/// `are_stages`: whether both halves of a full join become stages, where those that make the same groups are one.
+/// `is_stage`: the program becomes a stage of another one, so that rows which it puts out are no answer. `are_stages`: whether
+/// both halves of a full join become stages, of which those that make the same groups are one.
 pub fn split(
     planned: &mut Planned,
     is_stage: bool,
