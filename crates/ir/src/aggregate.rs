@@ -6,6 +6,9 @@ use crate::expr::{Expr, OnOverflow};
 use crate::order::OrderKey;
 use crate::types::DataType;
 
+/// Digits of decimals whose totals have at most 38, of however many rows there are.
+pub const TOTAL_DIGITS_MAX: u8 = 28;
+
 /// An aggregate function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AggregateFunction {

@@ -1,7 +1,7 @@
 //! Results of a stage that are made of results of parts of its rows: groups of groups by the same keys, first rows of first
 //! rows, a build of rows.
 
-use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
+use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput, TOTAL_DIGITS_MAX};
 use crate::expr::Expr;
 use crate::pipeline::{NamedExpr, Pipeline, Sink, Source};
 use crate::types::DataType;
@@ -82,9 +82,6 @@ impl Parts {
         Pipeline { source, steps: Vec::new(), sink }
     }
 }
-
-/// Digits of decimals whose totals have at most 38, of however many rows there are.
-const TOTAL_DIGITS_MAX: u8 = 28;
 
 /// The call of a part, and the function that puts parts together. The total of a part never has more digits than there is
 /// room for: the whole one may have fewer.

@@ -81,6 +81,11 @@ impl Program {
         })
     }
 
+    /// Whether any rows come once.
+    pub fn reads_batches(&self) -> bool {
+        self.sources().any(|source| matches!(source.input, Input::Batches(_)))
+    }
+
     /// Whether several read what a stage puts out.
     pub fn is_shared(&self, number: usize) -> bool {
         let read = Input::Stage(number);

@@ -51,7 +51,7 @@ impl Program {
     }
 
     /// Whether a union reads a stage.
-    fn is_member(&self, number: usize) -> bool {
+    pub(crate) fn is_member(&self, number: usize) -> bool {
         let is_union = |source: &&Source| matches!(source.input, Input::Union(_));
         self.sources().filter(is_union).any(|source| source.input.stages().contains(&number))
     }

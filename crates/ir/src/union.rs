@@ -20,11 +20,7 @@ use crate::validate::IrError;
 impl Program {
     /// Whether the parts of a union's groups probe one build.
     pub fn has_builds_of_parts(&self) -> bool {
-        let is_member = |stage: usize| {
-            let mut unions = self.sources().map(|source| &source.input);
-            unions.any(|it| matches!(it, Input::Union(stages) if stages.contains(&stage)))
-        };
-        let of_members = (0..self.stages.len()).filter(|stage| is_member(*stage));
+        let of_members = (0..self.stages.len()).filter(|stage| self.is_member(*stage));
         let mut builds: Vec<usize> =
             of_members.flat_map(|stage| self.stages[stage].probes()).map(|it| it.build).collect();
         builds.sort_unstable();
@@ -70,15 +66,14 @@ impl Program {
             return Ok(None);
         };
         // A run whose builds turn out not to fit memory begins anew in one: rows that come once must not be gone then.
-        let come_once = |source: &Source| matches!(source.input, Input::Batches(_));
-        if stage.probes().next().is_some() && self.sources().any(come_once) {
+        if stage.probes().next().is_some() && self.reads_batches() {
             return Ok(None);
         }
         let part = parts.part(stage);
         let made = members.iter().map(|&member| self.over_rows_of(part.clone(), member));
         // Another member than a stage of rows is read as it is.
         let Some(made) = made.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
-        let columns = common_fields(&made);
+        let columns = columns_of(&made);
         let whole = Source::of_stage(stage.source.input.clone(), &stage.source.table, columns);
         let whole = parts.whole(whole);
         Ok(Some((made, whole)))
@@ -129,9 +124,9 @@ impl Program {
 }
 
 /// The columns that all stages put out, NULL where one of them may be.
-fn common_fields(stages: &[Pipeline]) -> Vec<Field> {
+pub fn columns_of<'p>(stages: impl IntoIterator<Item = &'p Pipeline>) -> Vec<Field> {
     let mut common: Option<Vec<Field>> = None;
-    for output in stages.iter().filter_map(|stage| stage.sink.output()) {
+    for output in stages.into_iter().filter_map(|stage| stage.sink.output()) {
         match &mut common {
             None => common = Some(output),
             Some(common) => {

@@ -23,7 +23,7 @@ use crate::report::StageReport;
 use crate::run::{Run, Streamed, ms_since, on_cpu};
 use crate::settings::Settings;
 use crate::table::StreamTable;
-use crate::task::{Emit, OnDevice, Outlet, Task};
+use crate::task::{Emit, OnDevice, Outlet, Task, groups_of};
 
 /// Of an operator's memory, rows that become a build, or are kept for several readers, may take this part: the build is
 /// made beside them.
@@ -249,8 +249,7 @@ impl Run<'_> {
             }
         };
         let on_device = |lefts: &[&GroupsLeft<'_>]| {
-            let rows = lefts.iter().map(|left| left.rows()).sum();
-            let options = BuildOptions { source_rows: Some(rows), ..options };
+            let options = BuildOptions { source_rows: Some(groups_of(lefts)), ..options };
             self.build_of_groups(stage, builds, options, lefts)
         };
         self.over_source(graph, &stage.source, settings, on_host, on_device)

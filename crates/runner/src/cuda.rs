@@ -25,7 +25,7 @@ use crate::prepared::Prepared;
 use crate::segments::Segments;
 use crate::settings::Devices;
 use crate::table::StreamTable;
-use crate::task::{Done, Scope, Task};
+use crate::task::{Done, Scope, Task, groups_of};
 
 /// Rows of a segment at most, where memory allows. Only rows decide where a record batch is split,
 /// so that a column's parts are the same in every query, whatever other columns it reads, and are
@@ -186,8 +186,7 @@ pub fn run_over(task: &Task<'_>, lefts: &[&GroupsLeft<'_>]) -> Result<Done, RunE
     let output = RowOutput::new(&bound, &options, task.outlet.emit)?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
     let answer = headrace_cuda::run_over(lefts, source, &bound, &output, task.outlet.take)?;
-    let rows = lefts.iter().map(|left| left.rows()).sum();
-    let scope = Scope { rows, ..Scope::default() };
+    let scope = Scope { rows: groups_of(lefts), ..Scope::default() };
     let race = RaceReport {
         wall_ns: started.elapsed().as_nanos() as u64,
         kernel_ns: (answer.stats.kernel_ms * 1e6) as u64,

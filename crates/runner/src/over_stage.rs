@@ -18,6 +18,7 @@ use arrow_schema::{Schema, SchemaRef};
 use headrace_columns::column::arrow_field;
 use headrace_cuda::{GroupsLeft, TakeGroups};
 use headrace_format::batches::{BatchTable, batch_channel};
+use headrace_ir::union::columns_of;
 use headrace_ir::{Pipeline, Sink};
 use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
@@ -29,7 +30,7 @@ use crate::graph::Graph;
 use crate::run::{Run, Streamed, gpu_refusal};
 use crate::settings::Processor;
 use crate::table::StreamTable;
-use crate::task::{Emit, OnDevice, Outlet, TakenGroups, Task};
+use crate::task::{Emit, OnDevice, Outlet, TakenGroups, Task, groups_of};
 
 /// Batches that wait between a stage and the one that reads it.
 const WAITING_BATCHES: usize = 8;
@@ -50,15 +51,11 @@ impl Run<'_> {
         on_host: impl FnOnce(&StreamTable, Option<WhyNot>) -> Result<T, RunError>,
         on_device: impl Fn(&[&GroupsLeft<'_>]) -> OnDevice<T> + Sync,
     ) -> Result<T, RunError> {
+        let stages = numbers.iter().map(|&number| graph.stage(number));
+        let stages = stages.collect::<Result<Vec<_>, _>>()?;
         let none = || ExecError::Internal("a union of no stages".into());
-        let stage = graph.stage(*numbers.first().ok_or_else(none)?)?;
-        let mut columns = stage.sink.output().unwrap_or_default();
-        for &other in &numbers[1..] {
-            let others = graph.stage(other)?.sink.output().unwrap_or_default();
-            for (column, other) in columns.iter_mut().zip(others) {
-                column.nullable |= other.nullable;
-            }
-        }
+        let stage = *stages.first().ok_or_else(none)?;
+        let columns = columns_of(stages);
         let schema = Arc::new(Schema::new(columns.iter().map(arrow_field).collect::<Vec<_>>()));
         let (sender, receiver) = batch_channel(WAITING_BATCHES);
         let name = &stage.source.table;
@@ -165,11 +162,6 @@ impl Run<'_> {
             },
         }
     }
-}
-
-/// How many groups there are.
-fn groups_of(lefts: &[&GroupsLeft<'_>]) -> u64 {
-    lefts.iter().map(|left| left.rows()).sum()
 }
 
 /// A batch under the schema of a union, whose members may differ in the names of columns, and in which of them may be NULL.

@@ -160,8 +160,7 @@ impl Runner {
         let limit = sharing.map(|run| Arc::new(run) as _);
         let wants_rehearsal = AtomicBool::new(false);
         let run = Run { request, runner: self, groups, limit, wants_rehearsal };
-        let comes_once = |source: &Source| matches!(source.input, Input::Batches(_));
-        if !program.has_builds_of_parts() || request.program.sources().any(comes_once) {
+        if !program.has_builds_of_parts() || program.reads_batches() {
             return run.run(program, emit);
         }
         let watched = Outlet::from(emit).watched();

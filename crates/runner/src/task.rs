@@ -26,6 +26,11 @@ pub type OnDevice<T> = Result<Result<T, WhyNot>, RunError>;
 /// Groups where a GPU left them, or why it did not.
 pub type TakenGroups<'a, 'g> = Result<&'a GroupsLeft<'g>, WhyNot>;
 
+/// How many groups there are.
+pub fn groups_of(lefts: &[&GroupsLeft<'_>]) -> u64 {
+    lefts.iter().map(|left| left.rows()).sum()
+}
+
 /// Where the output of a pipeline goes while it runs.
 #[derive(Clone, Copy)]
 pub struct Outlet<'a> {

@@ -7,6 +7,7 @@ use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use headrace_format::arrow::ir_type;
+use headrace_ir::aggregate::TOTAL_DIGITS_MAX;
 use headrace_ir::{
     AggregateCall, AggregateFunction, ArithmeticOp, DataType, Expr, NamedExpr, OnOverflow, Scalar,
     Value,
@@ -310,9 +311,6 @@ fn integer(constant: &Scalar) -> Option<i64> {
         _ => None,
     }
 }
-
-/// Digits of decimals whose totals have at most 38, of however many rows there are.
-const TOTAL_DIGITS_MAX: u8 = 28;
 
 /// What totals of a type are, if they can be told. Any total of integers has at most 38 digits.
 fn total_type(of: &DataType) -> Option<DataType> {

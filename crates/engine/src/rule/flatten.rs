@@ -13,13 +13,13 @@ use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use headrace_format::arrow::ir_type;
 use headrace_ir::{CompareOp, Expr, Field, ProbeKind};
 use headrace_pipeline::WhyNot;
 
 use super::graph::{Edge, Filtered, Graph, LeafTable, SideJoin};
+use super::nodes::passes_rows;
 use super::translate::{InputColumn, Subqueries, Translator, compare};
 use crate::catalog::{NotStreamed, Streamed, streamed};
 use crate::exec::PipelineExec;
@@ -76,11 +76,8 @@ pub fn flatten(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Result<Colum
         let columns = flatten_product((join.left(), join.right()), join.filter(), graph)?;
         return Ok(project(columns, join.projection().as_deref()));
     }
-    let passes = plan.is::<CoalescePartitionsExec>()
-        || plan.is::<RepartitionExec>()
-        || plan.is::<CooperativeExec>();
     match plan.children().as_slice() {
-        [input] if passes && plan.fetch().is_none() => flatten(input, graph),
+        [input] if passes_rows(plan) => flatten(input, graph),
         _ => why(format!("{} is not part of a pipeline", plan.name())),
     }
 }

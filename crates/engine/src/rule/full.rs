@@ -80,8 +80,8 @@ impl Halves {
         left: Arc<dyn ExecutionPlan>,
         right: Arc<dyn ExecutionPlan>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let right: Arc<dyn ExecutionPlan> = Arc::new(ProjectionExec::try_new(self.columns, right)?);
-        let union = UnionExec::try_new(vec![left, right])?;
+        let members = Self { left, right, ..self }.members()?;
+        let union = UnionExec::try_new(members.into())?;
         // A projection that the planner moves below a union tells of equal columns, of which the union knows nothing, and an
         // order by both loses one. It moves none below this node.
         Ok(Arc::new(ReexecutableExec::new(union)))

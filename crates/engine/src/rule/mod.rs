@@ -166,6 +166,16 @@ impl Rewriter<'_> {
         plan: Arc<dyn ExecutionPlan>,
         reasons: &[WhyNot],
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.rewrite_as(plan, reasons, false)
+    }
+
+    /// As [`rewrite`](Self::rewrite). `is_stage`: a pipeline reads the plan, and has it as a stage if it is one itself.
+    fn rewrite_as(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        reasons: &[WhyNot],
+        is_stage: bool,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         if !has_scan(&plan) {
             return Ok(plan);
         }
@@ -177,7 +187,7 @@ impl Rewriter<'_> {
                 note(&mut reasons, WhyNot::new("headrace.processor is off"));
                 return self.tag_scans(plan, &reasons);
             }
-            Some(Ok(planned)) => return self.pipeline(plan, planned, reasons, false),
+            Some(Ok(planned)) => return self.pipeline(plan, planned, reasons, is_stage),
             Some(Err(reason)) => note(&mut reasons, reason),
         }
         if let Some(scan) = plan.downcast_ref::<HeadraceScanExec>() {
@@ -198,15 +208,13 @@ impl Rewriter<'_> {
         plan: Arc<dyn ExecutionPlan>,
         is_member: bool,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let fragment = match is_member {
-            _ if !has_scan(&plan) => None,
-            true => self.rows_fragment(&plan, true),
-            false => self.fragment(&plan),
-        };
-        match fragment {
-            Some(Ok(planned)) => self.pipeline(plan, planned, vec![], true),
-            _ => self.rewrite(plan, &[]),
+        if is_member
+            && has_scan(&plan)
+            && let Some(Ok(planned)) = self.rows_fragment(&plan, true)
+        {
+            return self.pipeline(plan, planned, vec![], true);
         }
+        self.rewrite_as(plan, &[], true)
     }
 
     /// Whether both halves of a full join become stages of one program, and the groups that they read.

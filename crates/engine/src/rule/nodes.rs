@@ -5,8 +5,11 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::repartition::RepartitionExec;
 
 use crate::catalog::reads_row_groups;
 use crate::scan::HeadraceScanExec;
@@ -20,6 +23,14 @@ pub fn is_streamed(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// Whether a plan is a join that pipelines may have.
 pub fn is_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<HashJoinExec>() || plan.is::<CrossJoinExec>() || plan.is::<NestedLoopJoinExec>()
+}
+
+/// Whether a node puts out the rows of its one input, in whatever partitions.
+pub fn passes_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let passes = plan.is::<CoalescePartitionsExec>()
+        || plan.is::<RepartitionExec>()
+        || plan.is::<CooperativeExec>();
+    passes && plan.fetch().is_none()
 }
 
 /// A node over other children.

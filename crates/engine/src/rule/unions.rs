@@ -15,17 +15,14 @@ use std::sync::Arc;
 
 use datafusion::common::JoinType;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::union::UnionExec;
 use headrace_ir::{Input, Pipeline, Sink, Source};
 
 use super::full::{self, Halves};
-use super::nodes::with_children;
+use super::nodes::{passes_rows, with_children};
 use super::program::Planned;
 
 /// Members of a union at most: each is a pipeline of its own.
@@ -61,12 +58,8 @@ pub fn is_union(plan: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 fn passes(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let passes = plan.is::<ProjectionExec>()
-        || plan.is::<FilterExec>()
-        || plan.is::<CoalescePartitionsExec>()
-        || plan.is::<RepartitionExec>()
-        || plan.is::<CooperativeExec>();
-    passes && plan.fetch().is_none()
+    let is_row_by_row = plan.is::<ProjectionExec>() || plan.is::<FilterExec>();
+    passes_rows(plan) || (is_row_by_row && plan.fetch().is_none())
 }
 
 /// Plans whose rows, one after the other, are those of a plan; `None`: it is no union.
