@@ -3,14 +3,15 @@
 use std::fmt;
 
 use crate::aggregate::{AggregateCall, AggregateOutput, FirstGroups};
-use crate::expr::{ArithmeticOp, CompareOp, Expr};
+use crate::expr::{ArithmeticOp, CompareOp, Expr, NamedExpr};
 use crate::function::{Function, MatchPart};
 use crate::moment::{Interval, TimeZone};
 use crate::order::OrderKey;
-use crate::pipeline::{NamedExpr, Pipeline, Probe, ProbeKind, Sink, Step};
+use crate::pipeline::{Pipeline, Probe, ProbeKind, Sink, Step};
 use crate::program::Program;
 use crate::scalar::{Scalar, Value};
 use crate::types::DataType;
+use crate::windows::Windows;
 
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -269,6 +270,20 @@ impl Program {
                 let limit = limit.map(|limit| format!(" limit {limit}")).unwrap_or_default();
                 format!("rows {} by {}{limit}", names(columns), keys_of(order, columns))
             }
+            Sink::Windows(windows) => {
+                let Windows { columns, partition, order, first, .. } = windows;
+                let partition: Vec<_> = partition.iter().map(|&at| name_of(columns, at)).collect();
+                let partition = match partition.is_empty() {
+                    true => String::new(),
+                    false => format!(" by {}", partition.join(", ")),
+                };
+                let order = match order.is_empty() {
+                    true => String::new(),
+                    false => format!(" in order of {}", keys_of(order, columns)),
+                };
+                let first = first.map(|rank| format!(", up to rank {rank}")).unwrap_or_default();
+                format!("rows {} with windows {windows}{partition}{order}{first}", names(columns))
+            }
             Sink::Build { keys, payload } => {
                 let payload = names(payload);
                 let payload =
@@ -282,6 +297,11 @@ impl Program {
             }
         }
     }
+}
+
+/// The name of a column.
+fn name_of(columns: &[NamedExpr], at: usize) -> &str {
+    columns.get(at).map_or("?", |column| column.name.as_str())
 }
 
 fn keys_of(order: &[OrderKey], columns: &[NamedExpr]) -> String {

@@ -8,8 +8,8 @@
 use std::borrow::Cow;
 
 use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
-use crate::expr::{CompareOp, Expr};
-use crate::pipeline::{GROUPING_SET, Input, NamedExpr, Pipeline, Sink, Source};
+use crate::expr::{CompareOp, Expr, NamedExpr};
+use crate::pipeline::{GROUPING_SET, Input, Pipeline, Sink, Source};
 use crate::program::Program;
 use crate::scalar::Scalar;
 use crate::types::{DataType, Field};

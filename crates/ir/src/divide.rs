@@ -11,8 +11,8 @@
 
 use std::collections::HashMap;
 
-use crate::expr::{Expr, Register};
-use crate::pipeline::{Input, NamedExpr, Pipeline, Probe, ProbeKind, Sink, Source, Step};
+use crate::expr::{Expr, NamedExpr, Register};
+use crate::pipeline::{Input, Pipeline, Probe, ProbeKind, Sink, Source, Step};
 use crate::program::Program;
 use crate::types::Field;
 use crate::validate::{IrError, fail};

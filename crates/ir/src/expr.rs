@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::function::{Function, Signature};
 use crate::scalar::{Scalar, Value};
-use crate::types::DataType;
+use crate::types::{DataType, Field};
 
 /// Index of a pipeline register (see the crate documentation).
 pub type Register = usize;
@@ -43,6 +43,22 @@ pub enum ArithmeticOp {
     Divide,
     /// `%`: the sign is the dividend's; modulo by zero fails.
     Modulo,
+}
+
+/// An expression with the name of its result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamedExpr {
+    /// Name of the register or column.
+    pub name: String,
+    /// Its value.
+    pub expr: Expr,
+}
+
+impl NamedExpr {
+    /// The column that it makes.
+    pub fn field(&self) -> Field {
+        Field::new(&self.name, self.expr.data_type(), self.expr.nullable())
+    }
 }
 
 /// Comparison.

@@ -5,11 +5,9 @@
 
 use std::borrow::Cow;
 
-use crate::expr::Expr;
+use crate::expr::{Expr, NamedExpr};
 use crate::parts::Parts;
-use crate::pipeline::{
-    GROUPING_SET, Input, NamedExpr, Pipeline, Probe, ProbeKind, Sink, Source, Step,
-};
+use crate::pipeline::{GROUPING_SET, Input, Pipeline, Probe, ProbeKind, Sink, Source, Step};
 use crate::program::Program;
 use crate::scalar::Scalar;
 use crate::types::{DataType, Field};

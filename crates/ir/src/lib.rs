@@ -15,7 +15,8 @@
 //! source -> Filter | Compute | Probe ... -> sink
 //! ```
 //!
-//! A stage ends in rows, groups, a build or partitions. A later stage reads rows and groups as
+//! A stage ends in rows (perhaps with window functions beside them, [`windows`]), groups, a build or partitions. A later
+//! stage reads rows and groups as
 //! its source and probes builds; the last stage's output is the answer. Planners write tables, builds
 //! and groups; distinct calls, groups of unions, grouping sets and joins by partitions are lowered to stages of these
 //! kinds ([`distinct`], [`union`], [`grouping`], [`divide`]).
@@ -64,8 +65,10 @@ pub mod program;
 pub mod scalar;
 pub mod types;
 pub mod union;
+pub mod windows;
 
 mod display;
+mod first_ranks;
 mod lower;
 mod parts;
 mod passed_on;
@@ -74,15 +77,16 @@ mod splice;
 mod validate;
 
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups};
-pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, OnOverflow, Register};
+pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, NamedExpr, OnOverflow, Register};
 pub use function::{DatePart, Function, MatchPart, Unmatched};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};
 pub use moment::{Interval, TimeZone};
 pub use order::OrderKey;
 pub use parameter::ParameterError;
 pub use passed_on::PassedOn;
-pub use pipeline::{Input, NamedExpr, Pipeline, Probe, ProbeKind, Sink, Source, Step};
+pub use pipeline::{Input, Pipeline, Probe, ProbeKind, Sink, Source, Step};
 pub use program::{PROGRAM_VERSION, Program};
 pub use scalar::{Scalar, Value};
 pub use types::{DataType, Field, Schema, TimeUnit};
 pub use validate::IrError;
+pub use windows::{ColumnCall, FrameEnd, RowOf, WindowCall, WindowFunction, Windows};

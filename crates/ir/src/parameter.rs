@@ -77,7 +77,8 @@ fn misfit(parameter: &Field, value: &Scalar) -> Option<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::pipeline::{Input, NamedExpr, Pipeline, Probe, Sink, Source, Step};
+    use crate::expr::NamedExpr;
+    use crate::pipeline::{Input, Pipeline, Probe, Sink, Source, Step};
     use crate::scalar::Value;
     use crate::types::DataType;
     use crate::{AggregateCall, AggregateFunction, CompareOp};

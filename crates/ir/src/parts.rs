@@ -1,10 +1,11 @@
 //! Results of a stage that are made of results of parts of its rows: groups of groups by the same keys, first rows of first
-//! rows, a build of rows.
+//! rows, a build or windows of rows.
 
 use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput, TOTAL_DIGITS_MAX};
-use crate::expr::Expr;
-use crate::pipeline::{NamedExpr, Pipeline, Sink, Source};
+use crate::expr::{Expr, NamedExpr};
+use crate::pipeline::{Pipeline, Sink, Source};
 use crate::types::DataType;
+use crate::windows::Windows;
 
 /// What a result is made of, and how.
 pub(crate) struct Parts {
@@ -40,6 +41,7 @@ impl Parts {
                 let columns = keys.iter().chain(payload).cloned().collect();
                 Sink::Rows { columns, limit: None }
             }
+            Sink::Windows(windows) => Sink::Rows { columns: windows.columns.clone(), limit: None },
             Sink::Sorted { .. } | Sink::Rows { limit: None, .. } => stage.sink.clone(),
             Sink::Rows { .. } | Sink::Partition { .. } => return None,
         };
@@ -74,6 +76,9 @@ impl Parts {
                 Sink::Sorted { columns: named(&columns, 0), order, limit }
             }
             Sink::Rows { columns, limit } => Sink::Rows { columns: named(&columns, 0), limit },
+            Sink::Windows(windows) => {
+                Sink::Windows(Windows { columns: named(&windows.columns, 0), ..windows })
+            }
             Sink::Build { keys, payload } => {
                 Sink::Build { payload: named(&payload, keys.len()), keys: named(&keys, 0) }
             }
@@ -104,7 +109,10 @@ impl Pipeline {
                     |call: &AggregateCall| call.is_distinct() || exact_part(call, 0).is_some();
                 *output != AggregateOutput::Partial && calls.iter().all(has_part)
             }
-            Sink::Build { .. } | Sink::Sorted { .. } | Sink::Rows { limit: None, .. } => true,
+            Sink::Build { .. }
+            | Sink::Sorted { .. }
+            | Sink::Windows(_)
+            | Sink::Rows { limit: None, .. } => true,
             Sink::Rows { .. } | Sink::Partition { .. } => false,
         }
     }

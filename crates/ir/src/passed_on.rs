@@ -5,8 +5,8 @@
 //! are unique, they tell the groups apart, and the column adds nothing. Only texts are told: nothing else is numbered.
 
 use crate::aggregate::AggregateOutput;
-use crate::expr::{Expr, Register};
-use crate::pipeline::{NamedExpr, Pipeline, Probe, Sink, Step};
+use crate::expr::{Expr, NamedExpr, Register};
+use crate::pipeline::{Pipeline, Probe, Sink, Step};
 use crate::program::Program;
 use crate::types::DataType;
 
@@ -107,6 +107,8 @@ impl Pipeline {
                 let is_beside_keys = sets.is_empty() && self.groups_by_keys_of(probe);
                 (is_beside_keys && !is_first_by).then_some((keys.as_slice(), Use::Key))?
             }
+            // Texts are put out before they are sorted.
+            Sink::Windows(windows) => (&windows.columns, Use::PutOut),
             Sink::Build { .. } | Sink::Partition { .. } => return None,
         };
         let bare = named.iter().filter(|column| is_bare(&column.expr)).count();

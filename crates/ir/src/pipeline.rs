@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
-use crate::expr::{Expr, Register};
+use crate::expr::{Expr, NamedExpr, Register};
 use crate::order::OrderKey;
 use crate::scalar::Scalar;
 use crate::types::{DataType, Field};
+use crate::windows::Windows;
 
 /// Name of the output column that tells which grouping set a group is of: its position among the sets.
 pub const GROUPING_SET: &str = "grouping_set";
@@ -132,22 +133,6 @@ pub enum Step {
     Probe(Probe),
 }
 
-/// An expression with the name of its result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NamedExpr {
-    /// Name of the register or column.
-    pub name: String,
-    /// Its value.
-    pub expr: Expr,
-}
-
-impl NamedExpr {
-    /// The column that it makes.
-    pub fn field(&self) -> Field {
-        Field::new(&self.name, self.expr.data_type(), self.expr.nullable())
-    }
-}
-
 /// A lookup in a build.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
@@ -230,6 +215,8 @@ pub enum Sink {
         /// At most this many rows, the first ones.
         limit: Option<u64>,
     },
+    /// The rows with window functions beside them, in no order.
+    Windows(Windows),
     /// Rows become a build that other stages probe.
     Build {
         /// Keys.
@@ -275,6 +262,7 @@ impl Sink {
             Self::Rows { columns, .. } | Self::Sorted { columns, .. } => {
                 Some(columns.iter().map(NamedExpr::field).collect())
             }
+            Self::Windows(windows) => Some(windows.output()),
             Self::Build { keys, payload } | Self::Partition { keys, payload } => {
                 Some(keys.iter().chain(payload).map(NamedExpr::field).collect())
             }
@@ -304,7 +292,9 @@ impl Pipeline {
             Sink::Build { keys, payload } | Sink::Partition { keys, payload } => {
                 Some((keys, payload))
             }
-            Sink::Aggregate { .. } | Sink::Rows { .. } | Sink::Sorted { .. } => None,
+            Sink::Aggregate { .. } | Sink::Rows { .. } | Sink::Sorted { .. } | Sink::Windows(_) => {
+                None
+            }
         }
     }
 
@@ -342,7 +332,9 @@ impl Pipeline {
                     calls.iter_mut().flat_map(|c| c.argument.iter_mut().chain(&mut c.filter)),
                 );
             }
-            Sink::Rows { columns, .. } | Sink::Sorted { columns, .. } => named.extend(columns),
+            Sink::Rows { columns, .. }
+            | Sink::Sorted { columns, .. }
+            | Sink::Windows(Windows { columns, .. }) => named.extend(columns),
             Sink::Build { keys, payload } | Sink::Partition { keys, payload } => {
                 named.extend(keys.iter_mut().chain(payload));
             }

@@ -19,7 +19,7 @@ use crate::types::Field;
 
 /// The version of programs that this crate writes and reads: changed whenever the meaning of a
 /// serialised program changes.
-pub const PROGRAM_VERSION: u32 = 10;
+pub const PROGRAM_VERSION: u32 = 11;
 
 /// Stages in an order in which they can run. Together with its tables a program says everything that
 /// a processor has to know.

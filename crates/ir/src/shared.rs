@@ -8,14 +8,16 @@
 //! stage 4: stage 3 ─► probe stage 2 ..
 //! ```
 //!
-//! Stages that differ in the calls alone are one with the calls of both, and the columns that both read. Rows are not shared:
+//! Stages that differ in the calls alone are one with the calls of both, and the columns that both read. So are window
+//! functions over the same partitions of the same rows. Rows are not shared:
 //! they are passed on while they come. Nor are builds, though groups of rows that probe equal ones are equal: a build that one stage probes may be divided if
 //! it does not fit memory, a build that several probe may not.
 
 use crate::aggregate::{AggregateCall, AggregateOutput};
-use crate::expr::{Expr, Register};
-use crate::pipeline::{Input, NamedExpr, Pipeline, Sink, Source};
+use crate::expr::{Expr, NamedExpr, Register};
+use crate::pipeline::{Input, Pipeline, Sink, Source};
 use crate::program::Program;
+use crate::windows::{WindowCall, Windows};
 
 impl Program {
     /// The same with one stage in place of several that make the same groups.
@@ -69,16 +71,20 @@ impl Program {
         // It goes on reading and probing what it does.
         let source = Source { input: stage.source.input.clone(), ..both.source };
         let mut stage = stage.reading(&source);
-        if let Sink::Aggregate { calls, .. } = &mut stage.sink {
-            *calls = both.calls;
-        }
+        stage.sink = both.sink;
         self.stages[earlier] = stage;
+        for (read, columns) in [(earlier, both.own), (number, both.others)] {
+            let read = Input::Stage(read);
+            for source in self.sources_mut().filter(|source| source.input == read) {
+                for ordinal in &mut source.ordinals {
+                    // None: the program is not valid, and stays what it is.
+                    *ordinal = columns.get(*ordinal).copied().unwrap_or(*ordinal);
+                }
+            }
+        }
         let read = Input::Stage(number);
         for source in self.sources_mut().filter(|source| source.input == read) {
             source.input = Input::Stage(earlier);
-            for ordinal in &mut source.ordinals {
-                *ordinal = both.columns[*ordinal];
-            }
         }
     }
 
@@ -102,37 +108,44 @@ impl Program {
 struct Both {
     /// The columns that both read.
     source: Source,
-    calls: Vec<AggregateCall>,
-    /// Of each column of the other stage, which it is.
-    columns: Vec<usize>,
+    sink: Sink,
+    /// Of each column of the first stage, which it is.
+    own: Vec<usize>,
+    /// The same of the other stage.
+    others: Vec<usize>,
 }
 
 impl Pipeline {
-    /// The groups of this stage and of another, if these are of the same rows by the same keys.
+    /// The groups of this stage and of another, if these are of the same rows by the same keys; windows likewise.
     fn groups_with(&self, other: &Self) -> Option<Both> {
         let source = self.source.with_columns_of(&other.source)?;
         let (stage, other) = (self.reading(&source), other.reading(&source));
+        if stage.steps != other.steps {
+            return None;
+        }
+        if let (Sink::Windows(own), Sink::Windows(others)) = (&stage.sink, &other.sink) {
+            return own.with(others, source);
+        }
         let (own, others) = (stage.sink.groups()?, other.sink.groups()?);
-        let is_same =
-            (&stage.steps, own.keys, own.sets) == (&other.steps, others.keys, others.sets);
-        if !is_same {
+        if (own.keys, own.sets) != (others.keys, others.sets) {
             return None;
         }
         let first = own.keys.len() + usize::from(!own.sets.is_empty());
         let mut calls = own.calls.to_vec();
         let mut columns: Vec<usize> = (0..first).collect();
         for call in others.calls {
-            let place = calls.iter().position(|own| own == call).unwrap_or(calls.len());
-            if place == calls.len() {
-                calls.push(call.clone());
-            }
-            columns.push(first + place);
+            columns.push(first + place_of(&mut calls, call.clone()));
         }
         // Distinct calls become stages that have no place for some others.
         if calls.len() > own.calls.len() && calls.iter().any(AggregateCall::is_distinct) {
             return None;
         }
-        Some(Both { source, calls, columns })
+        let own = (0..first + own.calls.len()).collect();
+        let mut sink = stage.sink;
+        if let Sink::Aggregate { calls: of_both, .. } = &mut sink {
+            *of_both = calls;
+        }
+        Some(Both { source, sink, own, others: columns })
     }
 
     /// The same over a source that has more columns.
@@ -150,6 +163,41 @@ impl Pipeline {
             });
         }
         stage
+    }
+}
+
+/// The place of something among others, once it is one of them.
+fn place_of<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
+    all.iter().position(|own| *own == one).unwrap_or_else(|| {
+        all.push(one);
+        all.len() - 1
+    })
+}
+
+impl Windows {
+    /// These and others over the same partitions of the rows of a source, in the same order.
+    fn with(&self, others: &Self, source: Source) -> Option<Both> {
+        let mut both = self.clone();
+        let mut columns = Vec::with_capacity(others.columns.len());
+        for column in &others.columns {
+            let known = self.columns.iter().position(|own| own.expr == column.expr);
+            columns.push(known.unwrap_or_else(|| place_of(&mut both.columns, column.clone())));
+        }
+        let others = others.over(&columns);
+        let is_same = (&self.partition, &self.order, self.first)
+            == (&others.partition, &others.order, others.first);
+        if !is_same {
+            return None;
+        }
+        let first = both.columns.len();
+        let own = (0..self.columns.len()).chain((0..self.calls.len()).map(|call| first + call));
+        for WindowCall { name, function } in others.calls {
+            let known = self.calls.iter().position(|own| own.function == function);
+            let call = WindowCall { name, function };
+            columns.push(first + known.unwrap_or_else(|| place_of(&mut both.calls, call)));
+        }
+        let own = own.collect();
+        Some(Both { source, sink: Sink::Windows(both), own, others: columns })
     }
 }
 

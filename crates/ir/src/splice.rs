@@ -1,7 +1,7 @@
 //! A program that reads what another one gives, as one program.
 
-use crate::expr::{Expr, Register};
-use crate::pipeline::{NamedExpr, Pipeline, Source, Step};
+use crate::expr::{Expr, NamedExpr, Register};
+use crate::pipeline::{Pipeline, Source, Step};
 use crate::program::Program;
 
 impl Program {

@@ -7,6 +7,7 @@ use crate::pipeline::{Input, Pipeline, Probe, ProbeKind, Sink, Source, Step};
 use crate::program::{PROGRAM_VERSION, Program};
 use crate::scalar::Scalar;
 use crate::types::{DataType, Field};
+use crate::windows::{FrameEnd, WindowCall, WindowFunction, Windows};
 
 /// A program that does not mean anything.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -265,10 +266,34 @@ impl Scope<'_> {
                 }
                 columns.iter().try_for_each(|c| self.check(&c.expr))
             }
+            Sink::Windows(windows) => self.check_windows(windows),
             Sink::Build { keys, payload } | Sink::Partition { keys, payload } => {
                 keys.iter().chain(payload).try_for_each(|c| self.check(&c.expr))
             }
         }
+    }
+
+    fn check_windows(&self, windows: &Windows) -> Result<()> {
+        let Windows { columns, partition, order, calls, first } = windows;
+        columns.iter().try_for_each(|c| self.check(&c.expr))?;
+        if let Some(outside) = windows.read().find(|&column| column >= columns.len()) {
+            let cause = format!("windows over column {outside} of {}", columns.len());
+            return fail(self.place, cause);
+        }
+        if partition.is_empty() && order.is_empty() {
+            return fail(self.place, "windows without partitions and without an order");
+        }
+        for call in calls {
+            if let WindowFunction::Aggregate { call: of, .. } = &call.function {
+                let register = |column: usize| columns[column].expr.clone();
+                self.check_call(&of.over(&call.name, register))?;
+            }
+        }
+        let looks_beyond = |call: &WindowCall| call.function.looks_until() == FrameEnd::Partition;
+        if first.is_some() && (order.is_empty() || calls.iter().any(looks_beyond)) {
+            return fail(self.place, "the first rows of partitions of which all rows are read");
+        }
+        Ok(())
     }
 
     fn check_call(&self, call: &AggregateCall) -> Result<()> {
@@ -411,9 +436,9 @@ fn arithmetic_error(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::expr::{CompareOp, OnOverflow};
+    use crate::expr::{CompareOp, NamedExpr, OnOverflow};
     use crate::function::{DatePart, Function};
-    use crate::pipeline::{NamedExpr, Source};
+    use crate::pipeline::Source;
 
     fn reg(index: usize, data_type: DataType) -> Expr {
         Expr::Register { index, data_type, nullable: false, name: format!("r{index}") }

@@ -23,7 +23,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("pg", &["format", "ceilings", "doctor"]),
     (
         "runner",
-        &["ir", "io", "spill", "gpu", "format", "flow", "ceilings", "columns", "pipeline", "cuda"],
+        &[
+            "ir", "io", "spill", "gpu", "format", "flow", "ooc", "ceilings", "columns", "pipeline",
+            "cuda",
+        ],
     ),
     (
         "engine",

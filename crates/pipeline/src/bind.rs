@@ -107,7 +107,10 @@ fn no_repr(data_type: &DataType, name: &str) -> WhyNot {
     WhyNot::new(format!("columns of type {data_type} are not built yet ({name})"))
 }
 
-fn source_register(field: &Field, column: &SourceColumn) -> Result<RegisterInfo, WhyNot> {
+pub(crate) fn source_register(
+    field: &Field,
+    column: &SourceColumn,
+) -> Result<RegisterInfo, WhyNot> {
     let plain = Repr::of(&field.data_type).ok_or_else(|| no_repr(&field.data_type, &field.name))?;
     let (repr, range) = match (&column.dictionary, plain) {
         (Some(dictionary), Repr::Str) => {
@@ -127,7 +130,7 @@ fn source_register(field: &Field, column: &SourceColumn) -> Result<RegisterInfo,
 }
 
 /// Registers as far as they are known.
-struct Binder {
+pub(crate) struct Binder {
     registers: Vec<RegisterInfo>,
     /// For each register, bounds that do not rest on what files claim.
     proven: Vec<Option<ValueRange>>,
@@ -137,7 +140,7 @@ struct Binder {
 
 impl Binder {
     /// Over the registers of a source.
-    fn new(registers: Vec<RegisterInfo>, rows_max: u128) -> Self {
+    pub(crate) fn new(registers: Vec<RegisterInfo>, rows_max: u128) -> Self {
         let proven = registers
             .iter()
             .map(|info| match info.repr {
@@ -204,6 +207,10 @@ impl Binder {
                 order: order.clone(),
                 limit: *limit,
             }),
+            // Whoever runs the stage sorts the rows.
+            Sink::Windows(windows) => {
+                Ok(BoundSink::Rows { columns: self.outputs(&windows.columns)?, limit: None })
+            }
             // Whoever runs the stage divides the rows.
             Sink::Partition { keys, payload } => {
                 let columns = keys.iter().chain(payload);

@@ -14,13 +14,13 @@
 //! read for the whole batch while most rows are alive, and gathered for the rows that are
 //! left once few are (see `context`).
 
-mod aggregate;
+pub(crate) mod aggregate;
 mod any_match;
 mod aside;
 pub(crate) mod check;
 pub(crate) mod context;
 pub(crate) mod eval;
-mod group_table;
+pub(crate) mod group_table;
 pub(crate) mod hash_sink;
 pub(crate) mod hash_state;
 mod key_order;

@@ -38,6 +38,7 @@ pub mod group_states;
 pub mod partial;
 pub mod partition;
 pub mod state;
+pub mod windows;
 
 mod distinct;
 mod error;

@@ -13,7 +13,7 @@ use crate::bound::{Accumulator, AccumulatorKind};
 use crate::build::BuildTable;
 
 pub use finish::finish_dense;
-pub(crate) use finish::finish_groups;
+pub(crate) use finish::{finish_calls, finish_groups};
 pub(crate) use first::Choice;
 pub use texts::Texts;
 

@@ -18,6 +18,7 @@
 //! - A stage that ends in rows or groups runs while the stage that reads it does, on threads of its own,
 //!   with a bounded queue between them. If a GPU is left with all of its groups, the reader runs over them
 //!   there ([`over_stage`]).
+//! - The rows of a stage of window functions are sorted before they go on ([`windows`]).
 //! - A build that does not fit memory changes the graph: the build and the rows that probe it become
 //!   partitions, joined pair by pair ([`partitioned`], [`parts`]).
 //!
@@ -72,6 +73,7 @@ mod share;
 mod shared;
 mod table;
 mod task;
+mod windows;
 
 pub use headrace_pipeline::partial::PartialMerge;
 
@@ -88,3 +90,4 @@ pub use settings::{
 pub use share::ThreadShare;
 pub use table::{Remarks, StreamTable};
 pub use task::Emit;
+pub use windows::check_windows;

@@ -197,7 +197,7 @@ impl Ending {
     fn of(run: &Run<'_>, graph: &Graph<'_>, tail: &mut Pipeline) -> Result<Self, RunError> {
         let registers = tail.registers(&graph.program().stages)?;
         match &mut tail.sink {
-            Sink::Rows { .. } | Sink::Partition { .. } => Ok(Self::Rows),
+            Sink::Rows { .. } | Sink::Partition { .. } | Sink::Windows(_) => Ok(Self::Rows),
             Sink::Aggregate { output: AggregateOutput::Partial, .. } => Ok(Self::Rows),
             Sink::Aggregate { output, .. } => {
                 *output = AggregateOutput::Partial;

@@ -10,7 +10,7 @@ use headrace_cuda::GroupsLeft;
 use headrace_flow::{CancelToken, ConsumerLimit};
 use headrace_format::arrow::ir_type;
 use headrace_io::MemoryBudget;
-use headrace_ir::{Input, Pipeline, Program, Scalar, Source};
+use headrace_ir::{Input, Pipeline, Program, Scalar, Sink, Source};
 use headrace_pipeline::build::BuildOptions;
 use headrace_pipeline::state::Output;
 use headrace_pipeline::{BuildTable, ExecError, WhyNot};
@@ -328,6 +328,22 @@ impl Run<'_> {
 
     /// Streams a pipeline of a stage over what the stage reads.
     pub fn stream_over(
+        &self,
+        graph: &Graph<'_>,
+        pipeline: &Pipeline,
+        settings: &Settings,
+        outlet: Outlet<'_>,
+    ) -> Result<Streamed, RunError> {
+        match &pipeline.sink {
+            Sink::Windows(windows) => self.with_windows(windows, settings, outlet, |outlet| {
+                self.stream_rows_over(graph, pipeline, settings, outlet)
+            }),
+            _ => self.stream_rows_over(graph, pipeline, settings, outlet),
+        }
+    }
+
+    /// The same without window functions.
+    fn stream_rows_over(
         &self,
         graph: &Graph<'_>,
         pipeline: &Pipeline,

@@ -224,6 +224,8 @@ class Generator(Terms):
             return self.any_rows(query)
         if shape == "window":
             return self.windows(query)
+        if shape == "ranked":
+            return self.ranked(query)
         (self.rows if shape in ("rows", "distinct", "top") else self.groups)(query, shape)
         exact = all(item.term.canonical for item in query.items)
         if self.chance(0.1):
@@ -285,6 +287,51 @@ class Generator(Terms):
         query.grouped = True
         query.items = [Item(key, True)] + [Item(Term(self.fill(text, names), "numeric", False)) for text in self.rng.sample(self.dialect.windows, 3)]
         return query
+
+    def ranked(self, query: Select) -> Select:
+        """Window functions over rows, whose results no order of peers changes; often the first rows of each partition alone."""
+        d, rng, integer = self.dialect, self.rng, self.dialect.integers[-1]
+        self.rows(query, "rows")
+        keys = [self.term(rng.choice(d.group_kinds), 1) for _ in range(rng.choice([1, 1, 2]))]
+        order = [self.term(rng.choice(d.item_kinds), 1) for _ in range(rng.choice([0, 1, 1, 2]))]
+        keys, order = ([term for term in terms if term.canonical and "." in term.sql] for terms in (keys, order))
+        # The planner's own operator fails for an order by what is the same in all rows of a partition.
+        order = [term for term in order if not any(key.sql in term.sql for key in keys)]
+        keys = keys or [self.column(integer, 0)]
+        over = f"partition by {', '.join(term.sql for term in keys)}" if rng.random() < 0.9 or not order else ""
+        if order:
+            over += " order by " + ", ".join(term.sql + rng.choice(DIRECTIONS) for term in order)
+        whole = rng.choice([" rows between unbounded preceding and unbounded following", "", ""]) if order else ""
+        of = self.column(rng.choice([integer, d.decimal]), 0)
+        text = self.column("text", 0)
+        calls = [
+            Term("rank()", integer), Term("dense_rank()", integer), Term("count(*)", integer), Term(f"count({text.sql})", integer),
+            Term(f"sum({of.sql})", of.kind, scale=of.scale), Term(f"{rng.choice(['min', 'max'])}({text.sql})", "text"),
+            Term(f"{rng.choice(['min', 'max'])}({of.sql})", of.kind, scale=of.scale),
+        ]
+        calls = rng.sample(calls, rng.choice([1, 1, 2, 3]))
+        frames = [whole if "rank" not in call.sql else "" for call in calls]
+        made = [Term(f"{call.sql} over ({over}{frame})", call.kind, scale=call.scale) for call, frame in zip(calls, frames)]
+        first = len(query.items)
+        query.items += [Item(term) for term in made]
+        if not self.chance(0.6):
+            return query
+        inner, alias = Derived("(", query, ") w0"), "w0"
+        columns = [Term(f"{alias}.c{n}", item.term.kind, item.term.canonical, scale=item.term.scale) for n, item in enumerate(query.items)]
+        outer = Select(sources=[inner], rows=query.rows)
+        numbers = [column for column, call in zip(columns[first:], calls) if "rank" in call.sql or call.sql == "count(*)"]
+        if numbers:
+            outer.where.append(f"{rng.choice(numbers).sql} {rng.choice(['<=', '<', '='])} {rng.choice([0, 1, 1, 2, 3, 10, 100])}")
+        outer.items = [Item(column) for column in columns]
+        if self.chance(0.4):
+            # Groups, or the first rows, above the windows.
+            outer.items, outer.grouped = [Item(columns[0], True), Item(Term("count(*)", integer))], True
+            if not columns[0].canonical:
+                outer.items[0].key, outer.items = False, outer.items[1:]
+        elif self.chance(0.4) and all(column.canonical and column.kind not in ("float", "float8") for column in columns):
+            outer.ordered = True
+            self.limit(outer, rng.choice(["1", "20", "500"]))
+        return outer
 
     def divided(self) -> tuple:
         """Rows of a join, and the same in three parts by a condition: rows for which it is true, false and NULL are all."""

@@ -67,7 +67,7 @@ impl OrderExec {
     /// Why its rows cannot be sorted here.
     pub fn in_place_of(sort: &SortExec, runner: Arc<Runner>, threads: usize) -> Result<Self> {
         let node = Self::new(runner, threads, Arc::clone(sort.input()), sort.expr().clone())?;
-        node.sort(CancelToken::new()).map_err(external)?;
+        BatchSort::check(&node.keys.schema, &node.keys.order).map_err(external)?;
         Ok(node)
     }
 

@@ -333,7 +333,7 @@ fn as_number(value: Option<Expr>) -> Result<Expr, WhyNot> {
     Ok(Expr::Case { branches, otherwise: None, data_type: DataType::Int32 })
 }
 
-fn argument(
+pub(super) fn argument(
     aggregate: &AggregateFunctionExpr,
     function: AggregateFunction,
     translator: &Translator,

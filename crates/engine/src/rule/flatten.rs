@@ -19,7 +19,7 @@ use headrace_ir::{CompareOp, Expr, Field, ProbeKind};
 use headrace_pipeline::WhyNot;
 
 use super::graph::{Edge, Filtered, Graph, LeafTable, SideJoin};
-use super::nodes::passes_rows;
+use super::nodes::{is_window, passes_rows};
 use super::translate::{InputColumn, Subqueries, Translator, compare};
 use crate::catalog::{NotStreamed, Streamed, streamed};
 use crate::exec::PipelineExec;
@@ -52,6 +52,10 @@ pub fn flatten(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Result<Colum
     // Child plans are planned before their parent is fused with them: see [`super::fuse`].
     if plan.is::<PipelineExec>() {
         let why = WhyNot::new("its rows are another pipeline's");
+        return Ok(graph.add_leaf(Arc::clone(plan), Err(why), fields_of(&plan.schema())));
+    }
+    if is_window(plan) {
+        let why = WhyNot::new("window functions are a stage of their own");
         return Ok(graph.add_leaf(Arc::clone(plan), Err(why), fields_of(&plan.schema())));
     }
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Both are pipelines of their own, with builds that may be of any size. Both sides are read twice, so
-//! this is only done where they give the same rows each time. Groups are made twice, unless both halves are
+//! this is only done where they give the same rows each time. Groups and windows are made twice, unless both halves are
 //! stages of one program (see [`super::unions`]).
 
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, HashJoinExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::union::UnionExec;
 
+use super::nodes::is_window;
 use super::stable::is_same_each_time;
 use crate::fixes::nested_loops_again::ReexecutableExec;
 
@@ -37,7 +38,7 @@ pub struct Halves {
 pub fn halves(join: &HashJoinExec, groups_are_shared: bool) -> Result<Option<Halves>> {
     let sides = [join.left(), join.right()];
     let is_full = *join.join_type() == JoinType::Full && join.fetch().is_none();
-    let may_be_twice = |side| is_same_each_time(side) && (groups_are_shared || !has_groups(side));
+    let may_be_twice = |side| is_same_each_time(side) && (groups_are_shared || !is_made(side));
     if !is_full || !sides.into_iter().all(may_be_twice) {
         return Ok(None);
     }
@@ -88,7 +89,7 @@ impl Halves {
     }
 }
 
-/// Whether a plan has groups, which would be made twice.
-fn has_groups(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.is::<AggregateExec>() || plan.children().into_iter().any(has_groups)
+/// Whether a plan has groups or window functions, which would be made twice.
+fn is_made(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<AggregateExec>() || is_window(plan) || plan.children().into_iter().any(is_made)
 }

@@ -140,7 +140,7 @@ impl Fusing {
         let left = |child: usize| children[..child].iter().flatten().count();
         behind_tables(&mut planned.program, planned.tables.len(), &left);
         planned.children = children.into_iter().flatten().collect();
-        planned.program = planned.program.with_shared_groups();
+        planned.program = planned.program.with_shared_groups().with_first_of_partitions();
         planned
     }
 }

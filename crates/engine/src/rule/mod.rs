@@ -33,6 +33,7 @@ mod stable;
 mod translate;
 pub mod types;
 mod unions;
+mod window_stages;
 mod windows;
 
 pub use program::Planned;
@@ -67,7 +68,7 @@ use full::Halves;
 use graph::Graph;
 use nodes::{is_join, is_streamed, with_children};
 use program::{SinkSpec, assemble};
-use translate::InputColumn;
+use translate::{InputColumn, Translator};
 use windows::Reading;
 
 /// Of an order's first rows workers hold as many each, and as many again.
@@ -227,6 +228,9 @@ impl Rewriter<'_> {
 
     /// Whether all groups that a plan reads can be those of a stage: none of their columns is made of several.
     fn groups_are_stages(&self, plan: &Arc<dyn ExecutionPlan>) -> bool {
+        if self.windows_fragment(plan).is_some_and(|windows| windows.is_err()) {
+            return false;
+        }
         if !plan.is::<AggregateExec>() {
             return plan.children().into_iter().all(|child| self.groups_are_stages(child));
         }
@@ -312,8 +316,11 @@ impl Rewriter<'_> {
         if let Some(sort) = plan.downcast_ref::<SortExec>() {
             return self.first_rows(sort);
         }
+        if let Some(windows) = self.windows_fragment(plan) {
+            return Some(windows);
+        }
         let must = self.must_run();
-        begins_rows(plan).then(|| self.rows_fragment(plan, must)).flatten()
+        self.begins_rows(plan).then(|| self.rows_fragment(plan, must)).flatten()
     }
 
     fn graph(&self) -> Graph {
@@ -355,7 +362,7 @@ impl Rewriter<'_> {
     /// The first rows of an order, of what rows may begin with; `None` for all rows, or for very many.
     fn first_rows(&self, sort: &SortExec) -> Option<Result<Planned, WhyNot>> {
         let rows = sort.fetch().filter(|rows| *rows <= FIRST_ROWS_MAX)? as u64;
-        if sort.preserve_partitioning() || !begins_rows(sort.input()) {
+        if sort.preserve_partitioning() || !self.begins_rows(sort.input()) {
             return None;
         }
         let order = sort.expr().iter().map(order_key).collect::<Option<Vec<_>>>()?;
@@ -366,6 +373,32 @@ impl Rewriter<'_> {
             columns
                 .and_then(|columns| self.assemble(graph, SinkSpec::First { columns, order, rows })),
         )
+    }
+
+    /// Window functions, over the rows of whatever plan.
+    fn windows_fragment(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<Result<Planned, WhyNot>> {
+        let (exprs, input) = nodes::windows_of(plan)?;
+        let mut graph = self.graph();
+        let columns = flatten::flatten_or_opaque(input, &mut graph);
+        let schema = input.schema();
+        let (columns, subqueries) = (&columns[..], &graph.subqueries);
+        let translator = Translator { columns, schema: &schema, subqueries };
+        let sink = named(columns.to_vec(), &schema)
+            .and_then(|named| window_stages::sink(exprs, named, &translator));
+        Some(sink.and_then(|sink| self.assemble(graph, sink)))
+    }
+
+    /// Whether projections and filters at most stand between a node and a join, a scan or windows that are a stage. What
+    /// stands above an aggregation, a sort or another window was never meant for a pipeline.
+    fn begins_rows(&self, plan: &Arc<dyn ExecutionPlan>) -> bool {
+        if is_join(plan) || is_streamed(plan) {
+            return true;
+        }
+        if let Some(windows) = self.windows_fragment(plan) {
+            return windows.is_ok();
+        }
+        let passes = plan.is::<FilterExec>() || plan.is::<ProjectionExec>();
+        passes && plan.children().into_iter().all(|child| self.begins_rows(child))
     }
 
     fn aggregate_fragment(
@@ -432,16 +465,6 @@ fn order_key(key: &PhysicalSortExpr) -> Option<OrderKey> {
     let column = key.expr.downcast_ref::<Column>()?.index();
     let SortOptions { descending, nulls_first } = key.options;
     Some(OrderKey { column, descending, nulls_first })
-}
-
-/// Whether projections and filters at most stand between a node and a join or scan. What
-/// stands above an aggregation, a sort or a window was never meant for a pipeline.
-fn begins_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    if is_join(plan) || is_streamed(plan) {
-        return true;
-    }
-    let passes = plan.is::<FilterExec>() || plan.is::<ProjectionExec>();
-    passes && plan.children().into_iter().all(begins_rows)
 }
 
 /// The columns of a plan by their names.

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
 use crate::catalog::reads_row_groups;
 use crate::scan::HeadraceScanExec;
@@ -23,6 +25,22 @@ pub fn is_streamed(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// Whether a plan is a join that pipelines may have.
 pub fn is_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<HashJoinExec>() || plan.is::<CrossJoinExec>() || plan.is::<NestedLoopJoinExec>()
+}
+
+/// The window functions of a node, and what they are over.
+pub fn windows_of(
+    plan: &Arc<dyn ExecutionPlan>,
+) -> Option<(&[Arc<dyn WindowExpr>], &Arc<dyn ExecutionPlan>)> {
+    if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
+        return Some((window.window_expr(), window.input()));
+    }
+    let window = plan.downcast_ref::<BoundedWindowAggExec>()?;
+    Some((window.window_expr(), window.input()))
+}
+
+/// Whether a node has window functions.
+pub fn is_window(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    windows_of(plan).is_some()
 }
 
 /// Whether a node puts out the rows of its one input, in whatever partitions.

@@ -17,7 +17,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 use headrace_ir::{
     AggregateCall, AggregateOutput, Expr, Field, Input, NamedExpr, OrderKey, Pipeline, Probe,
-    ProbeKind, Program, Register, Sink, Source, Step,
+    ProbeKind, Program, Register, Sink, Source, Step, Windows,
 };
 use headrace_pipeline::WhyNot;
 use headrace_runner::StreamTable;
@@ -57,6 +57,13 @@ pub enum SinkSpec {
         order: Vec<OrderKey>,
         /// How many.
         rows: u64,
+    },
+    /// The rows with window functions beside them.
+    Windows {
+        /// Over graph registers.
+        windows: Windows,
+        /// The plan's columns, of the sink's.
+        outputs: Vec<Output>,
     },
 }
 
@@ -181,7 +188,9 @@ struct Assembly {
 impl SinkSpec {
     fn exprs_mut(&mut self) -> Vec<&mut Expr> {
         match self {
-            Self::Rows { columns } | Self::First { columns, .. } => {
+            Self::Rows { columns }
+            | Self::First { columns, .. }
+            | Self::Windows { windows: Windows { columns, .. }, .. } => {
                 columns.iter_mut().map(|c| &mut c.expr).collect()
             }
             Self::Aggregate { keys, calls, .. } => keys
@@ -194,7 +203,9 @@ impl SinkSpec {
 
     fn exprs(&self) -> Vec<&Expr> {
         match self {
-            Self::Rows { columns } | Self::First { columns, .. } => {
+            Self::Rows { columns }
+            | Self::First { columns, .. }
+            | Self::Windows { windows: Windows { columns, .. }, .. } => {
                 columns.iter().map(|c| &c.expr).collect()
             }
             Self::Aggregate { keys, calls, .. } => keys
@@ -316,7 +327,7 @@ impl Assembly {
         // Distinct calls may stand beside some that they cannot stand beside.
         program.without_distinct().map_err(|e| WhyNot::new(e.to_string()))?;
         let outputs = match self.sink {
-            SinkSpec::Aggregate { outputs, .. } => outputs,
+            SinkSpec::Aggregate { outputs, .. } | SinkSpec::Windows { outputs, .. } => outputs,
             SinkSpec::Rows { .. } | SinkSpec::First { .. } => Vec::new(),
         };
         Ok(Planned { program, tables, children, outputs, subqueries })
@@ -496,6 +507,10 @@ fn finish_sink(sink: &SinkSpec, numbering: &Numbering) -> Result<Sink, WhyNot> {
         SinkSpec::Rows { columns } => Sink::Rows { columns: all(columns)?, limit: None },
         SinkSpec::First { columns, order, rows } => {
             Sink::Sorted { columns: all(columns)?, order: order.clone(), limit: Some(*rows) }
+        }
+        SinkSpec::Windows { windows, .. } => {
+            let columns = all(&windows.columns)?;
+            Sink::Windows(Windows { columns, ..windows.clone() })
         }
         SinkSpec::Aggregate { keys, sets, calls, .. } => {
             let calls = calls

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::Schema;
+use datafusion::logical_expr::WindowFrameUnits;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -11,7 +16,8 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
-use super::nodes::is_streamed;
+use super::nodes::{is_streamed, windows_of};
+use super::window_stages::aggregate_of;
 
 /// Whether a plan gives the same rows whenever it is run: whatever is computed of the rows of files, but
 /// no first ones in whatever order they come, no sums of floats, and nothing random.
@@ -24,6 +30,9 @@ pub fn is_same_each_time(plan: &Arc<dyn ExecutionPlan>) -> bool {
         !join.filter().is_some_and(|filter| is_volatile(filter.expression()))
     } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
         are_stable(aggregate)
+    } else if let Some((windows, input)) = windows_of(plan) {
+        let has_ties = |window: &Arc<dyn WindowExpr>| !are_unique(input, keys_of(window));
+        windows.iter().all(|window| is_window_stable(window, &input.schema(), &has_ties))
     } else {
         is_streamed(plan)
             || plan.is::<CrossJoinExec>()
@@ -33,20 +42,62 @@ pub fn is_same_each_time(plan: &Arc<dyn ExecutionPlan>) -> bool {
     is_stable && plan.fetch().is_none() && plan.children().into_iter().all(is_same_each_time)
 }
 
+/// The columns of a window's partitions and order, as far as they are columns.
+fn keys_of(window: &Arc<dyn WindowExpr>) -> Vec<usize> {
+    let order = window.order_by().iter().map(|key| &key.expr);
+    let keys = window.partition_by().iter().chain(order);
+    keys.filter_map(|key| Some(key.downcast_ref::<Column>()?.index())).collect()
+}
+
+/// Whether no two rows of a plan are equal in some of its columns.
+fn are_unique(plan: &Arc<dyn ExecutionPlan>, columns: Vec<usize>) -> bool {
+    if let Some(groups) = plan.downcast_ref::<AggregateExec>() {
+        let keys = groups.group_expr();
+        return !keys.has_grouping_set() && (0..keys.expr().len()).all(|it| columns.contains(&it));
+    }
+    let Some(projection) = plan.downcast_ref::<ProjectionExec>() else { return false };
+    let below =
+        |column: usize| Some(projection.expr().get(column)?.expr.downcast_ref::<Column>()?.index());
+    are_unique(projection.input(), columns.into_iter().filter_map(below).collect())
+}
+
+/// Whether a window function has the same results in whatever order rows that tie come.
+fn is_window_stable(
+    window: &Arc<dyn WindowExpr>,
+    schema: &Schema,
+    has_ties: &dyn Fn(&Arc<dyn WindowExpr>) -> bool,
+) -> bool {
+    let order = window.order_by().iter().map(|key| &key.expr);
+    let mut read = window.partition_by().iter().chain(order).cloned().chain(window.expressions());
+    if read.any(|expr| is_volatile(&expr)) {
+        return false;
+    }
+    let aggregate = aggregate_of(window.as_ref());
+    let takes_ties = match aggregate {
+        Some(_) => window.get_window_frame().units != WindowFrameUnits::Rows,
+        None => window.name().starts_with("rank(") || window.name().starts_with("dense_rank("),
+    };
+    aggregate.is_none_or(|call| is_call_stable(call, schema)) && (takes_ties || !has_ties(window))
+}
+
 /// Whether groups have the same values in whatever order their rows come.
 fn are_stable(groups: &AggregateExec) -> bool {
     let keys = groups.group_expr().expr().iter().map(|(key, _)| key);
     let filters = groups.filter_expr().iter().flatten();
     let arguments = groups.aggr_expr().iter().flat_map(|call| call.expressions());
-    let is_call_stable = groups.aggr_expr().iter().all(|call| match call.fun().name() {
+    let schema = groups.input_schema();
+    let are_calls_stable = groups.aggr_expr().iter().all(|call| is_call_stable(call, &schema));
+    let mut all = keys.chain(filters).cloned().chain(arguments);
+    are_calls_stable && !all.any(|expr: Arc<dyn PhysicalExpr>| is_volatile(&expr))
+}
+
+fn is_call_stable(call: &AggregateFunctionExpr, schema: &Schema) -> bool {
+    match call.fun().name() {
         "count" | "min" | "max" | "bool_and" | "bool_or" => true,
         "sum" | "avg" => {
-            let schema = groups.input_schema();
             let mut of = call.expressions().into_iter();
-            of.all(|it| it.data_type(&schema).is_ok_and(|of| !of.is_floating()))
+            of.all(|it| it.data_type(schema).is_ok_and(|of| !of.is_floating()))
         }
         _ => false,
-    });
-    let mut all = keys.chain(filters).cloned().chain(arguments);
-    is_call_stable && !all.any(|expr: Arc<dyn PhysicalExpr>| is_volatile(&expr))
+    }
 }

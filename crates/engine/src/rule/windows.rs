@@ -22,11 +22,13 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, Physic
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExecBuilder, PartitionMode};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
-use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::windows::WindowAggExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+use headrace_ir::{Pipeline, Sink};
 
-use super::nodes::{is_join, is_streamed, with_children};
+use super::nodes::{is_join, is_streamed, is_window, with_children};
 use super::stable::is_same_each_time;
+use super::window_stages::is_filtered;
 use crate::exec::PipelineExec;
 
 /// A plan with some of its windows, one above the other, as joins.
@@ -61,7 +63,7 @@ fn try_at(plan: &Arc<dyn ExecutionPlan>, number: &mut usize) -> Result<Option<Tr
     Ok(None)
 }
 
-/// Windows and joins that no pipeline has, and stages that pipelines make once for several readers.
+/// Windows, joins that no pipeline has, and stages that pipelines make once for several readers.
 #[derive(Clone, Copy, Default)]
 pub struct Reading {
     windows: usize,
@@ -81,6 +83,8 @@ impl Reading {
         if let Some(pipeline) = plan.downcast_ref::<PipelineExec>() {
             let program = &pipeline.planned().program;
             self.shared += (0..program.stages.len()).filter(|&s| program.is_shared(s)).count();
+            let is_window = |stage: &&Pipeline| matches!(stage.sink, Sink::Windows(_));
+            self.windows += program.all().filter(is_window).count();
         }
         self.joins += usize::from(is_join(plan));
         self.windows += usize::from(is_window(plan));
@@ -92,10 +96,6 @@ impl Reading {
         let are_pipelines = with_joins.joins <= self.joins && with_joins.windows < self.windows;
         are_pipelines && (is_of_table || with_joins.shared > self.shared)
     }
-}
-
-fn is_window(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>()
 }
 
 fn has_window(plan: &Arc<dyn ExecutionPlan>) -> bool {
@@ -269,11 +269,6 @@ fn is_whole(frame: &WindowFrame, is_unordered: bool) -> bool {
         WindowFrameBound::CurrentRow => is_unordered && frame.units != WindowFrameUnits::Rows,
     };
     is_open(&frame.start_bound, true) && is_open(&frame.end_bound, false)
-}
-
-/// Whether it has a FILTER, of which the planner tells nothing but in this way.
-fn is_filtered(total: &PlainAggregateWindowExpr) -> bool {
-    !format!("{total:?}").ends_with("filter: None }")
 }
 
 /// Whether a plan gives the rows of one table.

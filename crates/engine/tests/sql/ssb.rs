@@ -127,8 +127,11 @@ async fn what_the_planner_does_around_pipelines_is_told() {
     let sums = "select lo_suppkey, sum(lo_revenue) as total from lineorder group by lo_suppkey";
     let (_, report) = run(&session, sums).await;
     assert_eq!(report.pipeline_share(), PipelineShare::Whole, "{report:?}");
-    let ranked = format!("select rank() over (order by total) from ({sums}) as sums");
-    let (_, report) = run(&session, &ranked).await;
+    let over =
+        |window: &str| format!("select {window} over (order by total) from ({sums}) as sums");
+    let (_, report) = run(&session, &over("rank()")).await;
+    assert_eq!(report.pipeline_share(), PipelineShare::Whole, "{report:?}");
+    let (_, report) = run(&session, &over("ntile(4)")).await;
     assert_eq!(report.pipeline_share(), PipelineShare::Part, "{report:?}");
     assert!(report.planner_operators.iter().any(|name| name.contains("Window")), "{report:?}");
 }

@@ -15,7 +15,7 @@ use crate::bound::{
 const DENSE_GROUPS_LIMIT: u64 = 1 << 31;
 
 impl Binder {
-    pub(super) fn aggregate(
+    pub(crate) fn aggregate(
         &self,
         keys: &[NamedExpr],
         calls: &[AggregateCall],

@@ -256,7 +256,7 @@ impl Bound {
 }
 
 /// The first eight bytes of a text, zeros behind its end, as a number that orders as they do.
-fn first_bytes(text: &str) -> i64 {
+pub(crate) fn first_bytes(text: &str) -> i64 {
     let mut first = [0; 8];
     let bytes = text.len().min(8);
     first[..bytes].copy_from_slice(&text.as_bytes()[..bytes]);

@@ -83,7 +83,7 @@ fn dense_key(key: &BoundKey, groups: &[usize]) -> Result<Vector<'static>, ExecEr
 }
 
 /// The aggregate columns of the given groups.
-pub(super) fn finish_calls(
+pub(crate) fn finish_calls(
     calls: &[BoundCall],
     accumulators: &[Accumulator],
     states: &[AccumulatorState],

@@ -1,5 +1,6 @@
 //! Folding one partial state into another.
 
+use headrace_columns::spread::Spread;
 use headrace_columns::vector::Element;
 use headrace_columns::wide::add_wide;
 
@@ -76,6 +77,46 @@ impl AccumulatorState {
             _ => return Err(ExecError::Internal("states of different kinds are merged".into())),
         }
         Ok(())
+    }
+}
+
+impl AccumulatorState {
+    /// Folds into each group the one before it, from the first on, but where `restarts`.
+    pub(crate) fn add_up(&mut self, restarts: &[bool], smaller: bool) {
+        match self {
+            Self::Count(v) => each_after(v, restarts, |a, b| a.wrapping_add(b)),
+            Self::SumI64(v) => each_after(v, restarts, |a, b| a.wrapping_add(b)),
+            Self::SumI128(v) => each_after(v, restarts, |a, b| a.wrapping_add(b)),
+            Self::SumWide { low, carry } => {
+                for at in (1..low.len()).filter(|&at| !restarts[at]) {
+                    let before = low[at - 1];
+                    add_wide(&mut low[at], &mut carry[at], before);
+                    carry[at] = carry[at].wrapping_add(carry[at - 1]);
+                }
+            }
+            Self::SumF64(v) => each_after(v, restarts, |a, b| a + b),
+            Self::SquaredDeviations(v) => each_after(v, restarts, |mut a: Spread, b| {
+                a.merge(&b);
+                a
+            }),
+            Self::ExtremeI64(v) => each_after(v, restarts, |a, b| extreme(a, b, smaller)),
+            Self::ExtremeU64(v) => each_after(v, restarts, |a, b| extreme(a, b, smaller)),
+            Self::ExtremeF64(v) => each_after(v, restarts, |a, b| extreme(a, b, smaller)),
+            Self::ExtremeI128(v) => each_after(v, restarts, |a, b| extreme(a, b, smaller)),
+            Self::ExtremeText(texts) => {
+                for at in (1..texts.len()).filter(|&at| !restarts[at]) {
+                    if let Some(before) = texts.get(at - 1).map(str::to_string) {
+                        texts.offer(at, &before, smaller);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn each_after<T: Copy>(values: &mut [T], restarts: &[bool], add: impl Fn(T, T) -> T) {
+    for at in (1..values.len()).filter(|&at| !restarts[at]) {
+        values[at] = add(values[at - 1], values[at]);
     }
 }
 

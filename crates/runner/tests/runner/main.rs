@@ -13,3 +13,4 @@ mod producers;
 mod runs;
 mod stages;
 mod support;
+mod windows;

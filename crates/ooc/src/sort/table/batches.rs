@@ -115,6 +115,14 @@ impl BatchSort {
         })
     }
 
+    /// Whether batches of a schema can be sorted so.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new)'s.
+    pub fn check(schema: &SchemaRef, by: &[OrderKey]) -> Result<()> {
+        KeyMaker::new(&Columns::of_schema(schema)?, by).map(drop)
+    }
+
     /// Adds a batch, whose rows follow the present ones.
     ///
     /// # Errors

@@ -1,0 +1,234 @@
+//! Rows that may be among the first of their partition: the others are dropped before anything sorts them.
+//!
+//! Of each partition the first words of the rows that come first are known, as many as are wanted. A word orders as the first
+//! key of the order does, though keys that differ may share one: a row whose word is larger than all of them comes behind
+//! as many rows as are wanted. Each worker knows its own rows, and gives up where few are dropped or partitions are many.
+
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
+use headrace_columns::column::Column;
+use headrace_columns::convert::integers;
+use headrace_columns::group_keys::KeyLayout;
+use headrace_columns::key::canonical_f64;
+use headrace_columns::vector::{Data, Vector};
+use headrace_ir::{Field, NamedExpr, OrderKey, Windows};
+
+use super::columns::{column_of, repr_of};
+use crate::cpu::group_table::GroupTable;
+use crate::cpu::sorted::first_bytes;
+use crate::{ExecError, WhyNot};
+
+/// Words of all partitions at most.
+const WORDS_MAX: usize = 1 << 20;
+
+/// Rows that are looked at before it is known whether that pays.
+const TRIAL_ROWS: usize = 1 << 16;
+
+/// Of the rows that are looked at at least one of so many must be dropped.
+const DROPPED_SHARE: usize = 4;
+
+/// The first words of the partitions that one worker has seen.
+pub struct FirstRows {
+    fields: Vec<Field>,
+    partition: Vec<usize>,
+    order: OrderKey,
+    /// How many are wanted of each partition.
+    wanted: usize,
+    table: GroupTable,
+    /// So many words a partition, those that are there as a heap whose largest comes first.
+    words: Vec<u64>,
+    /// How many of them are there.
+    counts: Vec<u32>,
+    seen: usize,
+    dropped: usize,
+    is_off: bool,
+}
+
+impl FirstRows {
+    /// For a stage; `None`: all of its rows are wanted.
+    ///
+    /// # Errors
+    /// Columns that no processor takes.
+    pub fn of(windows: &Windows) -> Result<Option<Self>, ExecError> {
+        let (Some(wanted), Some(&order)) = (windows.first, windows.order.first()) else {
+            return Ok(None);
+        };
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let fields: Vec<Field> = windows.columns.iter().map(NamedExpr::field).collect();
+        let partition = windows.partition.clone();
+        let keys = partition.iter().map(|&column| Ok((repr_of(&fields[column])?, true)));
+        let keys = keys.collect::<Result<Vec<_>, ExecError>>()?;
+        Ok(Some(Self {
+            table: GroupTable::new(KeyLayout::new(keys.into_iter())),
+            words: Vec::new(),
+            counts: Vec::new(),
+            is_off: wanted > WORDS_MAX,
+            seen: 0,
+            dropped: 0,
+            fields,
+            partition,
+            order,
+            wanted,
+        }))
+    }
+
+    /// Host bytes.
+    pub fn bytes(&self) -> u64 {
+        let own = size_of_val::<[u64]>(&self.words) + size_of_val::<[u32]>(&self.counts);
+        self.table.bytes() + own as u64
+    }
+
+    /// Rows that were dropped.
+    pub fn dropped(&self) -> usize {
+        self.dropped
+    }
+
+    /// The rows of a batch that may be wanted.
+    ///
+    /// # Errors
+    /// Batches of other columns.
+    pub fn keep(&mut self, batch: RecordBatch) -> Result<RecordBatch, ExecError> {
+        let rows = batch.num_rows();
+        if self.is_off || rows == 0 || self.wanted == 0 {
+            return Ok(if self.wanted == 0 { batch.slice(0, 0) } else { batch });
+        }
+        let numbers = self.numbers(&batch)?;
+        if self.is_off {
+            return Ok(batch);
+        }
+        let words = self.words_of(&batch)?;
+        let may_be = |(&number, &word): (&u32, &u64)| self.offer(number as usize, word);
+        let kept: Vec<bool> = numbers.iter().zip(&words).map(may_be).collect();
+        let count = kept.iter().filter(|kept| **kept).count();
+        self.seen += rows;
+        self.dropped += rows - count;
+        self.is_off = self.seen >= TRIAL_ROWS && self.dropped < self.seen / DROPPED_SHARE;
+        if count == rows {
+            return Ok(batch);
+        }
+        let kept = filter_record_batch(&batch, &BooleanArray::from(kept));
+        kept.map_err(|error| ExecError::Internal(format!("first rows: {error}")))
+    }
+
+    /// The partition of each row.
+    fn numbers(&mut self, batch: &RecordBatch) -> Result<Vec<u32>, ExecError> {
+        let rows = batch.num_rows();
+        let mut numbers = vec![0; rows];
+        if !self.partition.is_empty() {
+            let keys = self.partition.iter().map(|&column| self.column(batch, column));
+            let keys = keys.collect::<Result<Vec<Column>, _>>()?;
+            let vectors: Vec<Vector<'_>> = keys.iter().map(Column::vector).collect();
+            numbers.clear();
+            self.table.number(&vectors.iter().collect::<Vec<_>>(), rows, &mut numbers)?;
+        }
+        let partitions = if self.partition.is_empty() { 1 } else { self.table.len() };
+        match partitions.checked_mul(self.wanted).filter(|words| *words <= WORDS_MAX) {
+            Some(words) => {
+                self.words.resize(words, 0);
+                self.counts.resize(partitions, 0);
+            }
+            None => self.is_off = true,
+        }
+        Ok(numbers)
+    }
+
+    fn column(&self, batch: &RecordBatch, column: usize) -> Result<Column, ExecError> {
+        column_of([batch], column, &self.fields[column])
+    }
+
+    /// A word for each row: a row that comes before another has no larger one.
+    fn words_of(&self, batch: &RecordBatch) -> Result<Vec<u64>, ExecError> {
+        let column = self.column(batch, self.order.column)?;
+        let vector = column.vector();
+        let OrderKey { descending, nulls_first, .. } = self.order;
+        let mut words = words(&vector.data).ok_or_else(|| WhyNot::new("an order by no words"))?;
+        if descending {
+            words.iter_mut().for_each(|word| *word = !*word);
+        }
+        if let Some(valid) = &vector.validity {
+            let null = if nulls_first { 0 } else { u64::MAX };
+            let nulls = words.iter_mut().zip(valid.iter()).filter(|(_, valid)| **valid == 0);
+            nulls.for_each(|(word, _)| *word = null);
+        }
+        Ok(words)
+    }
+
+    /// Whether as few rows of a partition come before a word as are wanted.
+    fn offer(&mut self, partition: usize, word: u64) -> bool {
+        let first = partition * self.wanted;
+        let (heap, count) =
+            (&mut self.words[first..first + self.wanted], &mut self.counts[partition]);
+        if (*count as usize) < heap.len() {
+            let mut at = *count as usize;
+            heap[at] = word;
+            *count += 1;
+            while at > 0 && heap[(at - 1) / 2] < heap[at] {
+                heap.swap(at, (at - 1) / 2);
+                at = (at - 1) / 2;
+            }
+            return true;
+        }
+        if word >= heap[0] {
+            return word == heap[0];
+        }
+        heap[0] = word;
+        let mut at = 0;
+        loop {
+            let (left, right) = (2 * at + 1, 2 * at + 2);
+            let Some(&of_left) = heap.get(left) else { break };
+            let larger = match heap.get(right) {
+                Some(&of_right) if of_right > of_left => right,
+                _ => left,
+            };
+            if heap[larger] <= heap[at] {
+                break;
+            }
+            heap.swap(at, larger);
+            at = larger;
+        }
+        true
+    }
+}
+
+/// Words that order as values do.
+fn words(data: &Data<'_>) -> Option<Vec<u64>> {
+    let signed = |value: i64| value as u64 ^ 1 << 63;
+    let float = |value: f64| {
+        // -0 is 0, and all NaNs are one.
+        let bits = canonical_f64(value).to_bits();
+        if bits >> 63 == 0 { bits ^ 1 << 63 } else { !bits }
+    };
+    Some(match data {
+        Data::U64(values) => values.to_vec(),
+        Data::F32(values) => values.iter().map(|&value| float(value.into())).collect(),
+        Data::F64(values) => values.iter().map(|&value| float(value)).collect(),
+        Data::I128(values) => {
+            let clamped = |value: i128| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+            values.iter().map(|&value| signed(clamped(value))).collect()
+        }
+        Data::Str(values) => values.iter().map(|text| signed(first_bytes(text))).collect(),
+        data => integers(data)?.iter().map(|&value| signed(value)).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_order_as_values_do() {
+        let least = [f64::NEG_INFINITY, -1.5, -1e-300, -0.0, 0.0, 1e-300, 2.5, f64::INFINITY];
+        let floats = words(&Data::F64([&least[..], &[f64::NAN, -f64::NAN]].concat().into()));
+        let floats = floats.unwrap_or_default();
+        assert!(floats.windows(2).all(|pair| pair[0] <= pair[1]), "{floats:?}");
+        assert_eq!((floats[3], floats[8]), (floats[4], floats[9]));
+        assert!(floats[2] < floats[3] && floats[7] < floats[8]);
+        let decimals = Data::I128(vec![i128::MIN, -1, 0, 7, i128::MAX].into());
+        let decimals = words(&decimals).unwrap_or_default();
+        assert!(decimals.windows(2).all(|pair| pair[0] < pair[1]));
+        let texts = Data::Str(vec!["", "a", "a\0", "abcdefgh", "abcdefghi", "ä"].into());
+        let texts = words(&texts).unwrap_or_default();
+        assert!(texts.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert!(texts[0] < texts[1] && texts[3] == texts[4] && texts[4] < texts[5]);
+    }
+}
