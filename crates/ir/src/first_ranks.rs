@@ -11,7 +11,7 @@ use crate::expr::{CompareOp, Expr};
 use crate::pipeline::{Input, Pipeline, Sink, Step};
 use crate::program::Program;
 use crate::scalar::Value;
-use crate::windows::{FrameEnd, WindowCall, WindowFunction, Windows};
+use crate::windows::{FrameEnd, WindowFunction, Windows};
 
 /// The largest rank that is told to a stage of windows.
 const FIRST_MAX: u64 = 1 << 16;
@@ -23,9 +23,7 @@ impl Program {
         for number in 0..self.stages.len() {
             let Sink::Windows(windows) = &self.stages[number].sink else { continue };
             // Of the whole partition all rows are looked at.
-            let looks_beyond =
-                |call: &WindowCall| call.function.looks_until() == FrameEnd::Partition;
-            if windows.order.is_empty() || windows.calls.iter().any(looks_beyond) {
+            if windows.order.is_empty() || windows.looks_until() == FrameEnd::Partition {
                 continue;
             }
             let readers = self.all().filter(|stage| stage.source.input.stages().contains(&number));
@@ -79,7 +77,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::pipeline::{Probe, Source};
-    use crate::windows::{ColumnCall, RowOf};
+    use crate::windows::{ColumnCall, RowOf, WindowCall};
     use crate::{AggregateFunction, DataType, Field, NamedExpr, OnOverflow, OrderKey, Scalar};
 
     fn source(input: Input) -> Source {

@@ -7,7 +7,7 @@ use crate::pipeline::{Input, Pipeline, Probe, ProbeKind, Sink, Source, Step};
 use crate::program::{PROGRAM_VERSION, Program};
 use crate::scalar::Scalar;
 use crate::types::{DataType, Field};
-use crate::windows::{FrameEnd, WindowCall, WindowFunction, Windows};
+use crate::windows::{FrameEnd, WindowFunction, Windows};
 
 /// A program that does not mean anything.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -289,8 +289,8 @@ impl Scope<'_> {
                 self.check_call(&of.over(&call.name, register))?;
             }
         }
-        let looks_beyond = |call: &WindowCall| call.function.looks_until() == FrameEnd::Partition;
-        if first.is_some() && (order.is_empty() || calls.iter().any(looks_beyond)) {
+        let looks_beyond = windows.looks_until() == FrameEnd::Partition;
+        if first.is_some() && (order.is_empty() || looks_beyond) {
             return fail(self.place, "the first rows of partitions of which all rows are read");
         }
         Ok(())

@@ -116,6 +116,12 @@ impl Windows {
         self.partition.iter().map(key).chain(self.order.iter().copied()).collect()
     }
 
+    /// What has to be known of all that follows a row before it can be put out.
+    pub fn looks_until(&self) -> FrameEnd {
+        let ends = self.calls.iter().map(|call| call.function.looks_until());
+        ends.max().unwrap_or(FrameEnd::Row)
+    }
+
     /// The same where columns have other places.
     pub(crate) fn over(&self, places: &[usize]) -> Self {
         let mut moved = self.clone();

@@ -1,11 +1,13 @@
-//! A stage of window functions: its rows are sorted as they come, by way of temporary files where memory is too small, and
-//! get the results of the calls as they leave the sort.
+//! A stage of window functions: its rows are sorted partition by partition where memory holds them, by way of temporary files
+//! where it does not, and get the results of the calls as they leave the sort.
 //!
 //! ```text
-//! pipeline ─► rows, on all cores or from a GPU ─► ooc::sort ─► pipeline::windows ─► whoever reads the stage
+//! pipeline ─► rows, on all cores or from a GPU ─┬─► held: pipeline::windows, a part of the partitions a thread ─┬─► reader
+//!                                               └─► too many: ooc::sort ─► pipeline::windows, one thread ───────┘
 //! ```
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
@@ -13,12 +15,12 @@ use arrow_schema::{Schema, SchemaRef};
 use headrace_columns::ColumnError;
 use headrace_columns::column::arrow_field;
 use headrace_flow::RaceError;
-use headrace_io::{MemoryBudget, MemoryUse, Reservation};
-use headrace_ir::{NamedExpr, Windows};
+use headrace_io::{MemoryBudget, MemoryUse, OutOfBudget, Reservation};
+use headrace_ir::{FrameEnd, NamedExpr, Windows};
 use headrace_ooc::OocError;
-use headrace_ooc::sort::table::{BatchSort, BatchSortOptions, BatchSortReport};
+use headrace_ooc::sort::table::{BatchSort, BatchSortOptions};
 use headrace_pipeline::state::Output;
-use headrace_pipeline::windows::{FirstRows, WindowScan};
+use headrace_pipeline::windows::{FirstRows, HeldRows, Portion, WindowScan};
 use headrace_pipeline::{ExecError, WhyNot};
 use headrace_spill::batch_bytes;
 use parking_lot::Mutex;
@@ -52,6 +54,18 @@ fn first_line(error: &OocError) -> String {
     error.to_string().lines().next().unwrap_or_default().to_string()
 }
 
+/// Of fewer rows one thread takes less time than several.
+const ROWS_PER_THREAD_MIN: u64 = 16 << 10;
+
+/// Rows of one partition from which on several threads sort it sooner.
+const ONE_PARTITION_ROWS_MAX: u64 = 256 << 10;
+
+/// Parts for each thread: some are larger than others.
+const PARTS_A_THREAD: usize = 4;
+
+/// Of an operator's memory, what rows may take that are held.
+const HELD_SHARE: u64 = 2;
+
 impl Run<'_> {
     /// Puts out the rows of a stage with the results of window functions. `stream` runs its pipeline.
     pub(crate) fn with_windows(
@@ -61,14 +75,24 @@ impl Run<'_> {
         outlet: Outlet<'_>,
         stream: impl FnOnce(Outlet<'_>) -> Result<Streamed, RunError>,
     ) -> Result<Streamed, RunError> {
-        let sort = self.sort_of(windows, settings)?;
-        let first =
-            First { windows, memory: self.runner.operator_memory(), idle: Mutex::default() };
-        let sorting = Mutex::new((sort, None));
+        let making = Making {
+            run: self,
+            windows,
+            threads: settings.threads.max(1),
+            memory: self.runner.operator_memory(),
+            waiting_share: if windows.looks_until() == FrameEnd::Partition {
+                SCAN_SHARE
+            } else {
+                0
+            },
+            emit: outlet.emit,
+        };
+        let first = First { windows, memory: Arc::clone(&making.memory), idle: Mutex::default() };
+        let gathered = Mutex::new((Gathered::new(&making.memory), None));
         let push = |batch: RecordBatch| {
             let kept = first.keep(batch);
-            let (sort, failed) = &mut *sorting.lock();
-            match kept.and_then(|batch| sort.push(&batch).map_err(error_of)) {
+            let (gathered, failed) = &mut *gathered.lock();
+            match kept.and_then(|batch| gathered.push(&making, batch)) {
                 Ok(()) => true,
                 Err(error) => {
                     failed.get_or_insert(error);
@@ -82,20 +106,13 @@ impl Run<'_> {
         {
             let _ = std::mem::take(rest).into_iter().all(push);
         }
-        let (sort, failed) = sorting.into_inner();
+        let (gathered, failed) = gathered.into_inner();
+        drop(first);
         // What stopped the pipeline is the better explanation of its end.
         failed.map_or(Ok(()), Err)?;
         let mut streamed = streamed?;
         let started = Instant::now();
-        let memory = self.runner.operator_memory();
-        let mut scanning = Scanning {
-            scan: WindowScan::new(windows)?,
-            memory: memory.reserve_nothing(MemoryUse::Operators),
-            emit: outlet.emit,
-            failed: None,
-        };
-        let sorted = sort.finish(|batch| scanning.push(batch));
-        streamed.done.spilled_bytes += scanning.finish(sorted)?;
+        streamed.done.spilled_bytes += making.finish(gathered)?;
         streamed.done.finish_ms += ms_since(started);
         if streamed.processor != "cpu" {
             let why_not = "its rows are found on the GPU, and sorted on the cores for the windows";
@@ -104,16 +121,184 @@ impl Run<'_> {
         }
         Ok(streamed)
     }
+}
 
-    fn sort_of(&self, windows: &Windows, settings: &Settings) -> Result<BatchSort, RunError> {
+/// Rows that have come.
+enum Gathered {
+    /// They fit.
+    Held { batches: Vec<RecordBatch>, rows: u64, bytes: u64, memory: Reservation },
+    /// They do not.
+    Sorting(Box<BatchSort>),
+}
+
+impl Gathered {
+    fn new(memory: &Arc<MemoryBudget>) -> Self {
+        let memory = memory.reserve_nothing(MemoryUse::Operators);
+        Self::Held { batches: Vec::new(), rows: 0, bytes: 0, memory }
+    }
+
+    fn push(&mut self, making: &Making<'_>, batch: RecordBatch) -> Result<(), RunError> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        if let Self::Held { batches, rows, bytes, memory } = self {
+            *rows += batch.num_rows() as u64;
+            *bytes += batch_bytes(&batch);
+            let needed = HeldRows::needs_bytes(*rows, *bytes);
+            let with_waiting = needed + making.waiting_share * *bytes;
+            let fits = with_waiting <= making.memory.limit_bytes() / HELD_SHARE;
+            if fits && memory.resize(needed).is_ok() {
+                batches.push(batch);
+                return Ok(());
+            }
+        }
+        self.sorting(making)?.push(&batch).map_err(error_of)
+    }
+
+    /// The sort of all rows, which goes through temporary files.
+    fn sorting(&mut self, making: &Making<'_>) -> Result<&mut BatchSort, RunError> {
+        if let Self::Held { batches, memory, .. } = self {
+            let batches = std::mem::take(batches);
+            // The sort reserves what it holds.
+            memory.resize(0)?;
+            let mut sort = making.sort()?;
+            for batch in batches {
+                sort.push(&batch).map_err(error_of)?;
+            }
+            *self = Self::Sorting(Box::new(sort));
+        }
+        match self {
+            Self::Sorting(sort) => Ok(sort),
+            Self::Held { .. } => Err(ExecError::Internal("rows that are not sorted".into()).into()),
+        }
+    }
+}
+
+/// Window functions in the making.
+struct Making<'a> {
+    run: &'a Run<'a>,
+    windows: &'a Windows,
+    threads: usize,
+    memory: Arc<MemoryBudget>,
+    /// What rows of a partition take that wait for its end, in multiples of their bytes: all may be of one.
+    waiting_share: u64,
+    emit: Emit<'a>,
+}
+
+impl Making<'_> {
+    fn sort(&self) -> Result<BatchSort, RunError> {
         let options = BatchSortOptions {
-            threads: settings.threads.max(1),
-            memory: self.runner.operator_memory(),
-            spills: Arc::clone(self.runner.spill_folder()),
-            token: self.request.token.clone(),
+            threads: self.threads,
+            memory: Arc::clone(&self.memory),
+            spills: Arc::clone(self.run.runner.spill_folder()),
+            token: self.run.request.token.clone(),
         };
-        let sort = BatchSort::new(&schema_of(windows), &windows.sort_order(), options);
+        let sort = BatchSort::new(&schema_of(self.windows), &self.windows.sort_order(), options);
         sort.map_err(error_of)
+    }
+
+    /// Puts out all rows. Returns the bytes of temporary files.
+    fn finish(&self, mut gathered: Gathered) -> Result<u64, RunError> {
+        if let Gathered::Held { rows, .. } = &gathered
+            && *rows > ONE_PARTITION_ROWS_MAX
+            && self.threads > 1
+            && self.windows.partition.is_empty()
+        {
+            gathered.sorting(self)?;
+        }
+        match gathered {
+            // Its memory is held until all are put out.
+            Gathered::Held { batches, rows, memory: _held, .. } => {
+                self.finish_held(batches, rows).map(|()| 0)
+            }
+            Gathered::Sorting(sort) => self.finish_sorted(*sort),
+        }
+    }
+
+    fn finish_held(&self, batches: Vec<RecordBatch>, rows: u64) -> Result<(), RunError> {
+        let threads = (rows / ROWS_PER_THREAD_MIN).clamp(1, self.threads as u64) as usize;
+        let parts = if threads > 1 { threads * PARTS_A_THREAD } else { 1 };
+        let held = HeldRows::new(self.windows, parts);
+        let portions: Vec<OnceLock<Portion>> = batches.iter().map(|_| OnceLock::new()).collect();
+        self.each(threads, batches.len(), |number| {
+            let portion = held.portion(batches[number].clone())?;
+            let _ = portions[number].set(portion);
+            Ok(true)
+        })?;
+        drop(batches);
+        let portions: Vec<Portion> =
+            portions.into_iter().filter_map(OnceLock::into_inner).collect();
+        self.each(threads.min(held.parts()), held.parts(), |part| {
+            let mut memory = self.memory.reserve_nothing(MemoryUse::Operators);
+            let mut hold = |scan: &WindowScan, next: &RecordBatch| {
+                Ok(memory.resize(waiting_bytes(scan, next)).map_err(out_of_memory)?)
+            };
+            Ok(held.run(&portions, part, &mut hold, self.emit)?)
+        })
+    }
+
+    /// Does something with each number below `count`, on threads; until one says `false`.
+    fn each(
+        &self,
+        threads: usize,
+        count: usize,
+        work: impl Fn(usize) -> Result<bool, RunError> + Sync,
+    ) -> Result<(), RunError> {
+        let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let run = || -> Result<(), RunError> {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count || is_over.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let worked = match self.run.request.token.is_cancelled() {
+                    true => Err(RaceError::Cancelled.into()),
+                    false => work(number),
+                };
+                if !matches!(worked, Ok(true)) {
+                    is_over.store(true, Ordering::Relaxed);
+                }
+                worked?;
+            }
+        };
+        if threads <= 1 {
+            return run();
+        }
+        std::thread::scope(|scope| {
+            let run = || {
+                headrace_io::block_signals();
+                run()
+            };
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
+            let mut ended = run();
+            for thread in others {
+                let panicked = |_| Err(RunError::Thread("computing windows panicked".into()));
+                ended = ended.and(thread.join().unwrap_or_else(panicked));
+            }
+            ended
+        })
+    }
+
+    /// Puts out rows as they leave the sort.
+    fn finish_sorted(&self, sort: BatchSort) -> Result<u64, RunError> {
+        let mut scanning = Scanning {
+            scan: WindowScan::new(self.windows)?,
+            memory: self.memory.reserve_nothing(MemoryUse::Operators),
+            emit: self.emit,
+            ended: Ok(true),
+        };
+        let sorted = sort.finish(|batch| {
+            scanning.ended = scanning.pushed(batch);
+            matches!(scanning.ended, Ok(true))
+        });
+        let report = match (scanning.ended, sorted) {
+            (Err(error), _) => return Err(error),
+            // No more rows are wanted.
+            (Ok(false), _) => return Ok(0),
+            (Ok(true), sorted) => sorted.map_err(error_of)?,
+        };
+        let _ = scanning.scan.finish()?.into_iter().all(self.emit);
+        Ok(report.temporary_bytes)
     }
 }
 
@@ -148,43 +333,26 @@ struct Scanning<'a> {
     /// For those that wait.
     memory: Reservation,
     emit: Emit<'a>,
-    /// Why rows did not get their results.
-    failed: Option<RunError>,
+    /// Whether more rows are wanted, or why rows did not get their results.
+    ended: Result<bool, RunError>,
 }
 
 impl Scanning<'_> {
-    /// Whether more rows are wanted.
-    fn push(&mut self, batch: RecordBatch) -> bool {
-        match self.pushed(batch) {
-            Ok(is_wanted) => is_wanted,
-            Err(error) => {
-                self.failed = Some(error);
-                false
-            }
-        }
-    }
-
     fn pushed(&mut self, batch: RecordBatch) -> Result<bool, RunError> {
-        let held_bytes: u64 = self.scan.waiting().map(batch_bytes).sum();
-        self.memory.resize(SCAN_SHARE * (held_bytes + batch_bytes(&batch)))?;
+        self.memory.resize(waiting_bytes(&self.scan, &batch)).map_err(out_of_memory)?;
         let ready = self.scan.push(batch)?;
         Ok(ready.into_iter().all(self.emit))
     }
+}
 
-    /// After the sort: puts out what is left. Returns the bytes of its temporary files.
-    fn finish(self, sorted: Result<BatchSortReport, OocError>) -> Result<u64, RunError> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        let report = match sorted {
-            Ok(report) => report,
-            // No more rows are wanted.
-            Err(OocError::Cancelled) => return Ok(0),
-            Err(error) => return Err(error_of(error)),
-        };
-        let _ = self.scan.finish()?.into_iter().all(self.emit);
-        Ok(report.temporary_bytes)
-    }
+/// What rows that wait take, with those that come next.
+fn waiting_bytes(scan: &WindowScan, next: &RecordBatch) -> u64 {
+    let waiting_bytes: u64 = scan.waiting().map(batch_bytes).sum();
+    SCAN_SHARE * (waiting_bytes + batch_bytes(next))
+}
+
+fn out_of_memory(refused: OutOfBudget) -> ExecError {
+    ColumnError::out_of_memory(&refused, "rows that wait for the end of their partition").into()
 }
 
 fn error_of(error: OocError) -> RunError {

@@ -1,22 +1,19 @@
 //! Rows that may be among the first of their partition: the others are dropped before anything sorts them.
 //!
-//! Of each partition the first words of the rows that come first are known, as many as are wanted. A word orders as the first
-//! key of the order does, though keys that differ may share one: a row whose word is larger than all of them comes behind
+//! Of each partition the first words ([`super::words`]) of the rows that come first are known, as many as are wanted: a row whose word is larger than all of them comes behind
 //! as many rows as are wanted. Each worker knows its own rows, and gives up where few are dropped or partitions are many.
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
 use headrace_columns::column::Column;
-use headrace_columns::convert::integers;
 use headrace_columns::group_keys::KeyLayout;
-use headrace_columns::key::canonical_f64;
-use headrace_columns::vector::{Data, Vector};
+use headrace_columns::vector::Vector;
 use headrace_ir::{Field, NamedExpr, OrderKey, Windows};
 
 use super::columns::{column_of, repr_of};
+use super::words::words_of;
+use crate::ExecError;
 use crate::cpu::group_table::GroupTable;
-use crate::cpu::sorted::first_bytes;
-use crate::{ExecError, WhyNot};
 
 /// Words of all partitions at most.
 const WORDS_MAX: usize = 1 << 20;
@@ -136,21 +133,10 @@ impl FirstRows {
         column_of([batch], column, &self.fields[column])
     }
 
-    /// A word for each row: a row that comes before another has no larger one.
+    /// A word for each row.
     fn words_of(&self, batch: &RecordBatch) -> Result<Vec<u64>, ExecError> {
         let column = self.column(batch, self.order.column)?;
-        let vector = column.vector();
-        let OrderKey { descending, nulls_first, .. } = self.order;
-        let mut words = words(&vector.data).ok_or_else(|| WhyNot::new("an order by no words"))?;
-        if descending {
-            words.iter_mut().for_each(|word| *word = !*word);
-        }
-        if let Some(valid) = &vector.validity {
-            let null = if nulls_first { 0 } else { u64::MAX };
-            let nulls = words.iter_mut().zip(valid.iter()).filter(|(_, valid)| **valid == 0);
-            nulls.for_each(|(word, _)| *word = null);
-        }
-        Ok(words)
+        Ok(words_of(&column.vector(), &self.order)?.0)
     }
 
     /// Whether as few rows of a partition come before a word as are wanted.
@@ -187,48 +173,5 @@ impl FirstRows {
             at = larger;
         }
         true
-    }
-}
-
-/// Words that order as values do.
-fn words(data: &Data<'_>) -> Option<Vec<u64>> {
-    let signed = |value: i64| value as u64 ^ 1 << 63;
-    let float = |value: f64| {
-        // -0 is 0, and all NaNs are one.
-        let bits = canonical_f64(value).to_bits();
-        if bits >> 63 == 0 { bits ^ 1 << 63 } else { !bits }
-    };
-    Some(match data {
-        Data::U64(values) => values.to_vec(),
-        Data::F32(values) => values.iter().map(|&value| float(value.into())).collect(),
-        Data::F64(values) => values.iter().map(|&value| float(value)).collect(),
-        Data::I128(values) => {
-            let clamped = |value: i128| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-            values.iter().map(|&value| signed(clamped(value))).collect()
-        }
-        Data::Str(values) => values.iter().map(|text| signed(first_bytes(text))).collect(),
-        data => integers(data)?.iter().map(|&value| signed(value)).collect(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_order_as_values_do() {
-        let least = [f64::NEG_INFINITY, -1.5, -1e-300, -0.0, 0.0, 1e-300, 2.5, f64::INFINITY];
-        let floats = words(&Data::F64([&least[..], &[f64::NAN, -f64::NAN]].concat().into()));
-        let floats = floats.unwrap_or_default();
-        assert!(floats.windows(2).all(|pair| pair[0] <= pair[1]), "{floats:?}");
-        assert_eq!((floats[3], floats[8]), (floats[4], floats[9]));
-        assert!(floats[2] < floats[3] && floats[7] < floats[8]);
-        let decimals = Data::I128(vec![i128::MIN, -1, 0, 7, i128::MAX].into());
-        let decimals = words(&decimals).unwrap_or_default();
-        assert!(decimals.windows(2).all(|pair| pair[0] < pair[1]));
-        let texts = Data::Str(vec!["", "a", "a\0", "abcdefgh", "abcdefghi", "ä"].into());
-        let texts = words(&texts).unwrap_or_default();
-        assert!(texts.windows(2).all(|pair| pair[0] <= pair[1]));
-        assert!(texts[0] < texts[1] && texts[3] == texts[4] && texts[4] < texts[5]);
     }
 }

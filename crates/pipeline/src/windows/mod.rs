@@ -14,6 +14,8 @@
 //! | module | what it is |
 //! |---|---|
 //! | `first` | rows that cannot be among the first of their partition are dropped before they are sorted |
+//! | `held` | rows that memory holds, sorted partition by partition |
+//! | `words` | words that order as keys do |
 //! | `columns` | columns of batches |
 //! | `begins` | where partitions and peers begin |
 //! | `running` | aggregates, and what is carried over |
@@ -22,10 +24,12 @@
 mod begins;
 mod columns;
 mod first;
+mod held;
 mod places;
 mod running;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use headrace_columns::column::output_batch;
@@ -35,6 +39,7 @@ use crate::{ExecError, WhyNot};
 use begins::{Begins, Boundaries};
 use columns::column_of;
 pub use first::FirstRows;
+pub use held::{HeldRows, Portion};
 use places::Places;
 use running::Running;
 
@@ -66,11 +71,10 @@ impl WindowScan {
     pub fn new(windows: &Windows) -> Result<Self, WhyNot> {
         let fields: Vec<Field> = windows.columns.iter().map(NamedExpr::field).collect();
         let functions: Vec<_> = windows.calls.iter().map(|call| call.function.clone()).collect();
-        let until = functions.iter().map(WindowFunction::looks_until).max();
         let frames = [FrameEnd::Row, FrameEnd::Peers, FrameEnd::Partition];
         let running = frames.into_iter().map(|until| Running::of(windows, &fields, until));
         Ok(Self {
-            until: until.unwrap_or(FrameEnd::Row),
+            until: windows.looks_until(),
             boundaries: Boundaries::of(windows),
             running: running.collect::<Result<_, _>>()?,
             places: Places::default(),

@@ -133,6 +133,34 @@ fn results_are_those_of_a_model_whether_memory_holds_the_rows_or_not() {
 }
 
 #[test]
+fn rows_of_one_partition_are_numbered_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = [table(folder.path())];
+    let mut stage =
+        windows(&tables[0], vec![WindowFunction::RowNumber, WindowFunction::Rank], None);
+    let Sink::Windows(windows) = &mut stage.sink else { panic!() };
+    windows.partition.clear();
+    let program = Program::new(vec![], stage);
+    for limit_bytes in [None, Some(LIMIT_BYTES)] {
+        let runner = runner(limit_bytes, folder.path());
+        let (batches, _) = run_on(Processor::Cpu, &runner, &program, &tables).unwrap();
+        let mut numbers: Vec<(u64, u64, i64)> = Vec::new();
+        for batch in &batches {
+            let number = |column: usize| batch.column(column).as_primitive::<UInt64Type>();
+            let order = batch.column(1).as_primitive::<Int64Type>();
+            let rows = number(4).values().iter().zip(number(5).values()).zip(order.values());
+            numbers.extend(rows.map(|((number, rank), order)| (*number, *rank, *order)));
+        }
+        numbers.sort_unstable();
+        assert!(numbers.iter().map(|row| row.0).eq(1..=ROWS as u64));
+        assert!(numbers.windows(2).all(|pair| pair[0].2 >= pair[1].2));
+        for peers in numbers.chunk_by(|a, b| a.2 == b.2) {
+            assert!(peers.iter().all(|peer| peer.1 == peers[0].0));
+        }
+    }
+}
+
+#[test]
 fn of_the_first_ranks_nothing_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let table = table(folder.path());
