@@ -52,7 +52,7 @@ impl CudaExecution {
         let BoundSink::Aggregate { output, .. } = &self.bound().sink else {
             return Err(WhyNot::new("rows come to the host"));
         };
-        if !matches!(output, AggregateOutput::Final) {
+        if !matches!(output, AggregateOutput::Final | AggregateOutput::OfNone(_)) {
             return Err(WhyNot::new("not all groups are wanted, or not as results"));
         }
         let state = self.state().ok_or_else(|| WhyNot::new("no row came"))?;
@@ -73,6 +73,9 @@ impl CudaExecution {
         self.synchronize().map_err(failed)?;
         let used = state.take_groups_used(self.stream()).map_err(failed)?;
         let rows = groups.room.groups(used) as u64;
+        if rows == 0 && matches!(output, AggregateOutput::OfNone(_)) {
+            return Err(WhyNot::new("the groups of no rows are the host's"));
+        }
         Ok(GroupsLeft { execution: self, state, groups, columns, rows })
     }
 }

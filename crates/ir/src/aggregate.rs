@@ -45,6 +45,32 @@ pub enum AggregateOutput {
     /// As `Final`, but of the groups at least that come first by output columns. Whether a total fits its type is
     /// asked of all groups.
     First(FirstGroups),
+    /// As `Final`; of no rows there are groups all the same.
+    OfNone(GroupsOfNone),
+}
+
+/// The groups of no rows at all: those of grouping sets without keys. All keys are NULL in them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct GroupsOfNone {
+    /// The numbers of the sets.
+    pub sets: Vec<usize>,
+    /// The calls that are 0 then; others are NULL.
+    pub counts: Vec<usize>,
+}
+
+impl AggregateOutput {
+    /// All groups, with those of no rows that SQL asks for: of each grouping set without keys.
+    pub fn of_sets(sets: &[Vec<usize>], calls: &[AggregateCall]) -> Self {
+        let numbered = sets.iter().enumerate();
+        let sets: Vec<usize> =
+            numbered.filter(|(_, set)| set.is_empty()).map(|(number, _)| number).collect();
+        if sets.is_empty() {
+            return Self::Final;
+        }
+        let is_count = |call: &AggregateCall| call.function == AggregateFunction::Count;
+        let counts = (0..calls.len()).filter(|&call| is_count(&calls[call])).collect();
+        Self::OfNone(GroupsOfNone { sets, counts })
+    }
 }
 
 /// Which groups come first.

@@ -324,7 +324,9 @@ fn first_of(output: &AggregateOutput, columns: &[String]) -> String {
             let ties = if *with_ties { " with ties" } else { "" };
             format!(", the first {groups} by {}{ties}", keys.join(", "))
         }
-        AggregateOutput::Final | AggregateOutput::Partial => String::new(),
+        AggregateOutput::Final | AggregateOutput::Partial | AggregateOutput::OfNone(_) => {
+            String::new()
+        }
     }
 }
 /// A call as SQL: the function with its arguments.

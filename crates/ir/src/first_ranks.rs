@@ -22,19 +22,18 @@ impl Program {
     pub fn with_first_of_partitions(mut self) -> Self {
         for number in 0..self.stages.len() {
             let Sink::Windows(windows) = &self.stages[number].sink else { continue };
-            // Of the whole partition all rows are looked at.
-            if windows.order.is_empty() || windows.looks_until() == FrameEnd::Partition {
-                continue;
-            }
             let readers = self.all().filter(|stage| stage.source.input.stages().contains(&number));
             let wanted = readers.map(|reader| match reader.source.input {
                 Input::Stage(_) => windows.first_wanted(reader),
                 _ => None,
             });
-            let wanted: Option<Vec<u64>> = wanted.collect();
+            // Of the whole partition all rows are looked at.
+            let is_asked =
+                !windows.order.is_empty() && windows.looks_until() != FrameEnd::Partition;
+            let wanted = wanted.collect::<Option<Vec<u64>>>().filter(|_| is_asked);
             let first = wanted.and_then(|wanted| wanted.into_iter().max());
-            if let (Sink::Windows(windows), Some(first)) = (&mut self.stages[number].sink, first) {
-                windows.first = Some(first);
+            if let Sink::Windows(windows) = &mut self.stages[number].sink {
+                windows.first = first;
             }
         }
         self

@@ -166,6 +166,37 @@ mod tests {
     }
 
     #[test]
+    fn sets_without_keys_have_groups_of_no_rows() {
+        let columns = ["a", "b"].map(|name| Field::new(name, DataType::Int64, true));
+        let source = Source::of_stage(Input::Table(0), "t", columns.to_vec());
+        let call =
+            |function| AggregateCall::new("x", function, Some(source.register(1)), DataType::Int64);
+        let calls = vec![call(AggregateFunction::Sum), call(AggregateFunction::Count)];
+        let keys = source.all_columns()[..1].to_vec();
+        let rows_of = |sets: &[&[usize]]| {
+            let sets: Vec<Vec<usize>> = sets.iter().map(|set| set.to_vec()).collect();
+            let output = AggregateOutput::of_sets(&sets, &calls);
+            let sink = Sink::Aggregate { keys: keys.clone(), sets, calls: calls.clone(), output };
+            let program =
+                Program::new(vec![], Pipeline { source: source.clone(), steps: vec![], sink });
+            program.validate().unwrap();
+            let lowered = program.lowered().unwrap();
+            lowered.validate().unwrap();
+            lowered.answer.sink.rows_of_none()
+        };
+        let null = || Scalar::null(DataType::Int64);
+        let total = |set: i128| {
+            let count = Scalar::int(DataType::Int64, 0);
+            vec![null(), Scalar::int(DataType::Int32, set), null(), count]
+        };
+        // Of the groups by all keys, and of the rows.
+        assert_eq!(rows_of(&[&[0], &[]]), [total(1)]);
+        assert_eq!(rows_of(&[&[], &[0], &[]]), [total(0), total(2)]);
+        assert_eq!(rows_of(&[&[]]), [total(0)]);
+        assert!(rows_of(&[&[0]]).is_empty());
+    }
+
+    #[test]
     fn other_sets_are_of_the_rows() {
         for sets in [&[&[0][..], &[1]][..], &[&[0, 1]]] {
             assert_eq!(sinks(sets, AggregateFunction::Sum).len(), 1);

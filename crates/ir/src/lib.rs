@@ -76,7 +76,7 @@ mod shared;
 mod splice;
 mod validate;
 
-pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups};
+pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups, GroupsOfNone};
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, NamedExpr, OnOverflow, Register};
 pub use function::{DatePart, Function, MatchPart, Unmatched};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};

@@ -102,7 +102,9 @@ impl Pipeline {
                         .iter()
                         .filter_map(|key| keys.get(key.column))
                         .any(|key| is_bare(&key.expr)),
-                    AggregateOutput::Final | AggregateOutput::Partial => false,
+                    AggregateOutput::Final
+                    | AggregateOutput::Partial
+                    | AggregateOutput::OfNone(_) => false,
                 };
                 let is_beside_keys = sets.is_empty() && self.groups_by_keys_of(probe);
                 (is_beside_keys && !is_first_by).then_some((keys.as_slice(), Use::Key))?

@@ -192,7 +192,7 @@ pub enum Sink {
         /// Grouping sets (ROLLUP, CUBE, GROUPING SETS), each the positions of the keys that it
         /// groups by; other keys are NULL in its groups. After the keys comes a column then,
         /// [`GROUPING_SET`], the position of a group's set. None: all keys. A
-        /// set without keys has no group for no rows.
+        /// set without keys has a group for no rows if `output` says so.
         sets: Vec<Vec<usize>>,
         /// Aggregates.
         calls: Vec<AggregateCall>,
@@ -267,6 +267,26 @@ impl Sink {
                 Some(keys.iter().chain(payload).map(NamedExpr::field).collect())
             }
         }
+    }
+
+    /// The groups of no rows, as rows of constants: keys, then calls. The last key is the number of the set.
+    pub fn rows_of_none(&self) -> Vec<Vec<Scalar>> {
+        let Self::Aggregate { keys, calls, output: AggregateOutput::OfNone(of_none), .. } = self
+        else {
+            return Vec::new();
+        };
+        let row = |&set: &usize| {
+            let (set_key, others) = keys.split_last()?;
+            let number = Scalar::int(set_key.expr.data_type(), set as i128);
+            let nulls = others.iter().map(|key| Scalar::null(key.expr.data_type()));
+            let of_calls =
+                calls.iter().enumerate().map(|(at, call)| match of_none.counts.contains(&at) {
+                    true => Scalar::int(call.result.clone(), 0),
+                    false => Scalar::null(call.result.clone()),
+                });
+            Some(nulls.chain([number]).chain(of_calls).collect())
+        };
+        of_none.sets.iter().filter_map(row).collect()
     }
 
     /// Of rows no more than `rows` are wanted; groups and builds stay whole.

@@ -142,7 +142,10 @@ impl Pipeline {
         }
         let own = (0..first + own.calls.len()).collect();
         let mut sink = stage.sink;
-        if let Sink::Aggregate { calls: of_both, .. } = &mut sink {
+        if let Sink::Aggregate { calls: of_both, sets, output, .. } = &mut sink {
+            if let AggregateOutput::OfNone(_) = output {
+                *output = AggregateOutput::of_sets(sets, &calls);
+            }
             *of_both = calls;
         }
         Some(Both { source, sink, own, others: columns })
@@ -177,16 +180,15 @@ fn place_of<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
 impl Windows {
     /// These and others over the same partitions of the rows of a source, in the same order.
     fn with(&self, others: &Self, source: Source) -> Option<Both> {
-        let mut both = self.clone();
+        // What the readers of each drop is asked again.
+        let mut both = Self { first: None, ..self.clone() };
         let mut columns = Vec::with_capacity(others.columns.len());
         for column in &others.columns {
             let known = self.columns.iter().position(|own| own.expr == column.expr);
             columns.push(known.unwrap_or_else(|| place_of(&mut both.columns, column.clone())));
         }
         let others = others.over(&columns);
-        let is_same = (&self.partition, &self.order, self.first)
-            == (&others.partition, &others.order, others.first);
-        if !is_same {
+        if (&self.partition, &self.order) != (&others.partition, &others.order) {
             return None;
         }
         let first = both.columns.len();
@@ -226,9 +228,12 @@ impl Sink {
     /// Of groups that are results, what makes them.
     fn groups(&self) -> Option<Groups<'_>> {
         match self {
-            Self::Aggregate { keys, sets, calls, output: AggregateOutput::Final } => {
-                Some(Groups { keys, sets, calls })
-            }
+            Self::Aggregate {
+                keys,
+                sets,
+                calls,
+                output: AggregateOutput::Final | AggregateOutput::OfNone(_),
+            } => Some(Groups { keys, sets, calls }),
             _ => None,
         }
     }

@@ -1,6 +1,8 @@
 //! Structural checks: every processor may assume them.
 
-use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups};
+use crate::aggregate::{
+    AggregateCall, AggregateFunction, AggregateOutput, FirstGroups, GroupsOfNone,
+};
 use crate::expr::{ArithmeticOp, Expr};
 use crate::order::OrderKey;
 use crate::pipeline::{Input, Pipeline, Probe, ProbeKind, Sink, Source, Step};
@@ -242,6 +244,12 @@ impl Scope<'_> {
                             format!("the first by {} columns of {} sets", by.len(), sets.len());
                         return fail(self.place, cause);
                     }
+                }
+                if let AggregateOutput::OfNone(GroupsOfNone { counts, .. }) = output
+                    && let Some(call) = counts.iter().find(|call| **call >= calls.len())
+                {
+                    let cause = format!("call {call} of {} is 0 of no rows", calls.len());
+                    return fail(self.place, cause);
                 }
                 if let Some(call) = calls.iter().find(|call| call.is_distinct() && !is_plain) {
                     let cause = format!("{call} of grouping sets, or as a partial state");

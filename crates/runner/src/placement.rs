@@ -34,6 +34,7 @@ use crate::error::RunError;
 use crate::runner::Runner;
 use crate::settings::{Processor, Settings};
 use crate::table::StreamTable;
+use crate::windows::ON_CORES;
 
 /// What a core does of a pipeline in a second, before one has run: two filters and a sum take a third of
 /// it, a join of three twice.
@@ -420,6 +421,9 @@ impl Runner {
             return Err(WhyNot::new(format!("{} is no table", pipeline.source.table)));
         };
         // What is missing in the program comes before what is missing in the machine.
+        if matches!(pipeline.sink, Sink::Windows(_)) {
+            return Err(WhyNot::new(ON_CORES));
+        }
         check_kernel(pipeline, &program.stages, table)?;
         self.cuda(&settings.devices)?;
         match asked {

@@ -321,6 +321,12 @@ impl Run<'_> {
             streamed.emit_rest(outlet.emit)?;
             Ok::<_, RunError>(report)
         })?;
+        let of_none = stage.sink.rows_of_none();
+        if !watched.has_left() && !of_none.is_empty() {
+            let columns = stage.sink.output().unwrap_or_default();
+            let rows = values_batch(&columns, &of_none).map_err(ExecError::from)?;
+            watched.through(|outlet| (outlet.emit)(rows));
+        }
         let place = if watched.is_taken() { Place::Device } else { report.place };
         graph.report(number, StageReport { rows_out: watched.rows(), place, ..report });
         Ok(())

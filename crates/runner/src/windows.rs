@@ -14,13 +14,13 @@ use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use headrace_columns::ColumnError;
 use headrace_columns::column::arrow_field;
-use headrace_flow::RaceError;
+use headrace_flow::{CancelToken, RaceError};
 use headrace_io::{MemoryBudget, MemoryUse, OutOfBudget, Reservation};
-use headrace_ir::{FrameEnd, NamedExpr, Windows};
+use headrace_ir::{NamedExpr, Windows};
 use headrace_ooc::OocError;
 use headrace_ooc::sort::table::{BatchSort, BatchSortOptions};
 use headrace_pipeline::state::Output;
-use headrace_pipeline::windows::{FirstRows, HeldRows, Portion, WindowScan};
+use headrace_pipeline::windows::{FirstRows, Guard, HeldRows, Portion, WindowScan, waiting_bytes};
 use headrace_pipeline::{ExecError, WhyNot};
 use headrace_spill::batch_bytes;
 use parking_lot::Mutex;
@@ -29,10 +29,6 @@ use crate::error::RunError;
 use crate::run::{Run, Streamed, ms_since};
 use crate::settings::Settings;
 use crate::task::{Emit, Outlet};
-
-/// What rows take while they get their results, in multiples of their own bytes: copies of keys and arguments, running
-/// values, results.
-const SCAN_SHARE: u64 = 4;
 
 /// Whether a stage can make windows, or why not.
 ///
@@ -66,6 +62,20 @@ const PARTS_A_THREAD: usize = 4;
 /// Of an operator's memory, what rows may take that are held.
 const HELD_SHARE: u64 = 2;
 
+/// Of an operator's memory, in eighths, what the sort may take; the rest is for rows that wait behind it.
+const SORT_EIGHTHS: u64 = 5;
+
+/// Of an operator's memory, what dropping rows early may take.
+const FIRST_SHARE: u64 = 8;
+
+/// Sorted rows get their results in portions of so small a part of an operator's memory, and of so many rows at least.
+const CHUNKS: u64 = 64;
+const CHUNK_ROWS_MIN: usize = 64;
+
+/// Why no device makes window functions.
+pub const ON_CORES: &str =
+    "window functions are sorted and computed on the cores, wherever their rows are found";
+
 impl Run<'_> {
     /// Puts out the rows of a stage with the results of window functions. `stream` runs its pipeline.
     pub(crate) fn with_windows(
@@ -80,14 +90,14 @@ impl Run<'_> {
             windows,
             threads: settings.threads.max(1),
             memory: self.runner.operator_memory(),
-            waiting_share: if windows.looks_until() == FrameEnd::Partition {
-                SCAN_SHARE
-            } else {
-                0
-            },
             emit: outlet.emit,
         };
-        let first = First { windows, memory: Arc::clone(&making.memory), idle: Mutex::default() };
+        let first = First {
+            windows,
+            bytes_max: making.memory.limit_bytes() / FIRST_SHARE / making.threads as u64,
+            memory: Arc::clone(&making.memory),
+            idle: Mutex::default(),
+        };
         let gathered = Mutex::new((Gathered::new(&making.memory), None));
         let push = |batch: RecordBatch| {
             let kept = first.keep(batch);
@@ -115,8 +125,7 @@ impl Run<'_> {
         streamed.done.spilled_bytes += making.finish(gathered)?;
         streamed.done.finish_ms += ms_since(started);
         if streamed.processor != "cpu" {
-            let why_not = "its rows are found on the GPU, and sorted on the cores for the windows";
-            streamed.why_not = Some(WhyNot::new(why_not));
+            streamed.why_not = Some(WhyNot::new(ON_CORES));
             streamed.processor = "cpu";
         }
         Ok(streamed)
@@ -145,7 +154,8 @@ impl Gathered {
             *rows += batch.num_rows() as u64;
             *bytes += batch_bytes(&batch);
             let needed = HeldRows::needs_bytes(*rows, *bytes);
-            let with_waiting = needed + making.waiting_share * *bytes;
+            // All may be of one partition.
+            let with_waiting = needed + waiting_bytes(making.windows, *rows, *bytes);
             let fits = with_waiting <= making.memory.limit_bytes() / HELD_SHARE;
             if fits && memory.resize(needed).is_ok() {
                 batches.push(batch);
@@ -180,8 +190,6 @@ struct Making<'a> {
     windows: &'a Windows,
     threads: usize,
     memory: Arc<MemoryBudget>,
-    /// What rows of a partition take that wait for its end, in multiples of their bytes: all may be of one.
-    waiting_share: u64,
     emit: Emit<'a>,
 }
 
@@ -189,7 +197,11 @@ impl Making<'_> {
     fn sort(&self) -> Result<BatchSort, RunError> {
         let options = BatchSortOptions {
             threads: self.threads,
-            memory: Arc::clone(&self.memory),
+            memory: MemoryBudget::within(
+                &self.memory,
+                MemoryUse::Operators,
+                self.memory.limit_bytes() / 8 * SORT_EIGHTHS,
+            ),
             spills: Arc::clone(self.run.runner.spill_folder()),
             token: self.run.request.token.clone(),
         };
@@ -216,7 +228,10 @@ impl Making<'_> {
     }
 
     fn finish_held(&self, batches: Vec<RecordBatch>, rows: u64) -> Result<(), RunError> {
-        let threads = (rows / ROWS_PER_THREAD_MIN).clamp(1, self.threads as u64) as usize;
+        // Others may be at work, too.
+        let share = self.run.limit.as_ref().map_or(self.threads, |limit| limit.consumers());
+        let threads = self.threads.min(share).max(1) as u64;
+        let threads = (rows / ROWS_PER_THREAD_MIN).clamp(1, threads) as usize;
         let parts = if threads > 1 { threads * PARTS_A_THREAD } else { 1 };
         let held = HeldRows::new(self.windows, parts);
         let portions: Vec<OnceLock<Portion>> = batches.iter().map(|_| OnceLock::new()).collect();
@@ -229,11 +244,9 @@ impl Making<'_> {
         let portions: Vec<Portion> =
             portions.into_iter().filter_map(OnceLock::into_inner).collect();
         self.each(threads.min(held.parts()), held.parts(), |part| {
-            let mut memory = self.memory.reserve_nothing(MemoryUse::Operators);
-            let mut hold = |scan: &WindowScan, next: &RecordBatch| {
-                Ok(memory.resize(waiting_bytes(scan, next)).map_err(out_of_memory)?)
-            };
-            Ok(held.run(&portions, part, &mut hold, self.emit)?)
+            let memory = self.memory.reserve_nothing(MemoryUse::Operators);
+            let mut watch = Watch { memory, token: self.run.request.token };
+            Ok(held.run(&portions, part, &mut watch, self.emit)?)
         })
     }
 
@@ -283,10 +296,12 @@ impl Making<'_> {
     fn finish_sorted(&self, sort: BatchSort) -> Result<u64, RunError> {
         let mut scanning = Scanning {
             scan: WindowScan::new(self.windows)?,
+            chunk_bytes: self.memory.limit_bytes() / CHUNKS,
             memory: self.memory.reserve_nothing(MemoryUse::Operators),
             emit: self.emit,
             ended: Ok(true),
         };
+        let spilled_bytes = sort.temporary_bytes();
         let sorted = sort.finish(|batch| {
             scanning.ended = scanning.pushed(batch);
             matches!(scanning.ended, Ok(true))
@@ -294,7 +309,7 @@ impl Making<'_> {
         let report = match (scanning.ended, sorted) {
             (Err(error), _) => return Err(error),
             // No more rows are wanted.
-            (Ok(false), _) => return Ok(0),
+            (Ok(false), _) => return Ok(spilled_bytes),
             (Ok(true), sorted) => sorted.map_err(error_of)?,
         };
         let _ = scanning.scan.finish()?.into_iter().all(self.emit);
@@ -305,6 +320,8 @@ impl Making<'_> {
 /// Drops rows that nobody wants, in as many places as threads are at it.
 struct First<'a> {
     windows: &'a Windows,
+    /// What one may take.
+    bytes_max: u64,
     memory: Arc<MemoryBudget>,
     /// Those that no thread uses now, each with the memory that it takes.
     idle: Mutex<Vec<(FirstRows, Reservation)>>,
@@ -321,7 +338,11 @@ impl First<'_> {
             },
         };
         let kept = first.keep(batch)?;
-        memory.resize(first.bytes())?;
+        // It helps where there is memory for it, and only then.
+        if first.bytes() > self.bytes_max || memory.resize(first.bytes()).is_err() {
+            first.give_up();
+            memory.resize(0)?;
+        }
         self.idle.lock().push((first, memory));
         Ok(kept)
     }
@@ -330,6 +351,8 @@ impl First<'_> {
 /// Sorted rows on their way out.
 struct Scanning<'a> {
     scan: WindowScan,
+    /// So much of a batch gets its results at a time, where no row waits.
+    chunk_bytes: u64,
     /// For those that wait.
     memory: Reservation,
     emit: Emit<'a>,
@@ -339,16 +362,34 @@ struct Scanning<'a> {
 
 impl Scanning<'_> {
     fn pushed(&mut self, batch: RecordBatch) -> Result<bool, RunError> {
-        self.memory.resize(waiting_bytes(&self.scan, &batch)).map_err(out_of_memory)?;
-        let ready = self.scan.push(batch)?;
-        Ok(ready.into_iter().all(self.emit))
+        let (rows, bytes) = (batch.num_rows(), batch_bytes(&batch));
+        let chunk_rows = self.chunk_bytes * rows as u64 / bytes.max(1);
+        let chunk_rows = (chunk_rows as usize).max(CHUNK_ROWS_MIN);
+        for first in (0..rows).step_by(chunk_rows) {
+            let chunk = batch.slice(first, chunk_rows.min(rows - first));
+            self.memory.resize(self.scan.needs_bytes(&chunk)).map_err(out_of_memory)?;
+            if !self.scan.push(chunk)?.into_iter().all(self.emit) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
-/// What rows that wait take, with those that come next.
-fn waiting_bytes(scan: &WindowScan, next: &RecordBatch) -> u64 {
-    let waiting_bytes: u64 = scan.waiting().map(batch_bytes).sum();
-    SCAN_SHARE * (waiting_bytes + batch_bytes(next))
+/// Watches over a part in the making.
+struct Watch<'a> {
+    memory: Reservation,
+    token: &'a CancelToken,
+}
+
+impl Guard for Watch<'_> {
+    fn check(&self) -> Result<(), ExecError> {
+        if self.token.is_cancelled() { Err(ExecError::Cancelled) } else { Ok(()) }
+    }
+
+    fn hold(&mut self, bytes: u64) -> Result<(), ExecError> {
+        self.memory.resize(bytes).map_err(out_of_memory)
+    }
 }
 
 fn out_of_memory(refused: OutOfBudget) -> ExecError {

@@ -16,5 +16,5 @@ mod served;
 mod stream;
 
 pub use order::OrderExec;
-pub use output::{Output, totals_of_nothing};
+pub use output::Output;
 pub use plan::PipelineExec;

@@ -7,19 +7,16 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array,
-    PrimitiveArray, new_null_array,
+    PrimitiveArray,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    DataType, Decimal128Type, Field as ArrowField, Float64Type, Int64Type, Schema, UInt64Type, i256,
+    DataType, Decimal128Type, Float64Type, Int64Type, UInt64Type, i256,
 };
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::{Result, exec_datafusion_err, internal_err};
-use headrace_columns::column::arrow_field;
 use headrace_columns::decimal;
 use headrace_columns::mean::mean_f64;
-use headrace_ir::pipeline::GROUPING_SET;
-use headrace_ir::{AggregateCall, AggregateFunction, Field, Sink};
 
 use crate::overflow::arith::overflow_message;
 
@@ -208,31 +205,4 @@ fn exact_variance(total: i128, squares: i128, count: i64, is_sample: bool) -> Op
 fn float(of: i256) -> f64 {
     let (low, high) = of.to_parts();
     high as f64 * 2f64.powi(128) + low as f64
-}
-
-/// Of a pipeline without any group: those of its grouping sets without keys, which are totals of no rows.
-pub fn totals_of_nothing(sink: &Sink) -> Result<Vec<RecordBatch>> {
-    let Sink::Aggregate { keys, sets, calls, .. } = sink else { return Ok(Vec::new()) };
-    let null = |name: &str, data_type: &headrace_ir::DataType| {
-        let field = arrow_field(&Field::new(name, data_type.clone(), true));
-        let array = new_null_array(field.data_type(), 1);
-        (field, array)
-    };
-    let empty = sets.iter().enumerate().filter(|(_, set)| set.is_empty());
-    let total = |(number, _): (usize, &Vec<usize>)| {
-        let number: ArrayRef = Arc::new(Int64Array::from(vec![number as i64]));
-        let number = (ArrowField::new(GROUPING_SET, DataType::Int64, false), number);
-        let of_call = |call: &AggregateCall| match call.function {
-            AggregateFunction::Count => {
-                let none: ArrayRef = Arc::new(Int64Array::from(vec![0]));
-                (ArrowField::new(&call.name, DataType::Int64, false), none)
-            }
-            _ => null(&call.name, &call.result),
-        };
-        let keys = keys.iter().map(|key| null(&key.name, &key.expr.data_type()));
-        let (fields, columns): (Vec<_>, Vec<_>) =
-            keys.chain([number]).chain(calls.iter().map(of_call)).unzip();
-        Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
-    };
-    empty.map(total).collect()
 }

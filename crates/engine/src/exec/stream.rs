@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::fallback::finish_plan;
-use super::output::{Output, totals_of_nothing};
+use super::output::Output;
 use super::plan::PipelineExec;
 use super::served::{self, Outcome};
 use crate::error::{forbidden, run_error};
@@ -114,7 +114,7 @@ impl Run {
             settings: self.node.settings(),
             token: &self.token,
         };
-        let mut report = match served::run(&request, emit)? {
+        let report = match served::run(&request, emit)? {
             Outcome::Ran(report) => *report,
             Outcome::Here => self.run_here(&request, is_above, emit)?,
             Outcome::NotThere { why, gpus_are_taken } => {
@@ -127,13 +127,6 @@ impl Run {
                 RunReport { served_why_not: Some(why.to_string()), ..report }
             }
         };
-        if report.streamed.rows_out == 0 {
-            let totals = totals_of_nothing(&planned.program.answer.sink);
-            let totals =
-                totals.map_err(|error| RunError::Exec(ExecError::Internal(error.to_string())))?;
-            report.streamed.rows_out += totals.len() as u64;
-            totals.into_iter().all(emit);
-        }
         Ok(report)
     }
 

@@ -187,7 +187,7 @@ impl<'a> Shown<'a> {
                 of_read.is_some_and(|read| read.processor.starts_with("cuda"))
             };
             let read = stage.source.input.stages();
-            let is_open = read.iter().all(is_cuda);
+            let is_open = read.iter().all(is_cuda) && !matches!(stage.sink, Sink::Windows(_));
             let (processor, access) = match is_open {
                 true => ("cuda or cpu", Access::Stages(read.to_vec())),
                 false => ("cpu", Access::Host),

@@ -7,20 +7,22 @@
 //! ```
 //!
 //! The projections and filters between the two become steps. The inner pipeline stays a plan of its own, whose rows are
-//! batches, if its plan's columns are computed from its output (a mean beside DISTINCT, a total of no rows), or if a node between
+//! batches, if its plan's columns are computed from its output (a mean beside DISTINCT), or if a node between
 //! the two cannot be a step.
 
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-use headrace_ir::{Expr, Field, Input, NamedExpr, Program, Source, Step};
+use headrace_ir::{
+    CompareOp, DataType, Expr, Field, Input, NamedExpr, Program, Scalar, Source, Step,
+};
 use headrace_pipeline::WhyNot;
 
 use super::flatten::flatten;
 use super::graph::{Graph, Leaf};
 use super::program::{Numbering, Planned, filters_in_order};
 use super::translate::InputColumn;
-use crate::exec::{Output, PipelineExec, totals_of_nothing};
+use crate::exec::{Output, PipelineExec};
 
 /// A plan whose child plans have become stages of its program where they are pipelines.
 pub fn fused(planned: Planned) -> Planned {
@@ -107,12 +109,21 @@ impl Fusing {
         let (mut numbering, mut fields, mut ordinals) = (Numbering::default(), vec![], vec![]);
         for register in registers {
             let planned = inner.leaf.columns[register - inner.leaf.first].clone()?;
-            let ordinal = inner.ordinal(register - inner.leaf.first)?;
-            let made = output.get(ordinal).filter(|made| made.data_type == planned.data_type);
-            let made = made.ok_or_else(|| WhyNot::new(format!("{} is cast", planned.name)))?;
-            let nullable = planned.nullable || made.nullable;
-            let field = Field::new(planned.name, planned.data_type, nullable);
-            numbering.append(register, &field);
+            let (ordinal, ids) = match inner.output(register - inner.leaf.first)? {
+                Output::GroupingId { set, ids } => (set, ids),
+                Output::Column(ordinal) => (ordinal, vec![]),
+                _ => return Err(WhyNot::new("a column that is made of several")),
+            };
+            let made = output.get(ordinal).ok_or_else(missing)?;
+            if ids.is_empty() && made.data_type != planned.data_type {
+                return Err(WhyNot::new(format!("{} is cast", planned.name)));
+            }
+            let nullable = made.nullable || (planned.nullable && ids.is_empty());
+            let field = Field::new(planned.name, made.data_type.clone(), nullable);
+            numbering.append_as(register, &field, |set| match ids.is_empty() {
+                true => set,
+                false => grouping_id(&set, &ids, &planned.data_type),
+            });
             fields.push(field);
             ordinals.push(ordinal);
         }
@@ -173,17 +184,35 @@ fn inner(plan: &Arc<dyn ExecutionPlan>) -> Option<Inner> {
     };
     let pipeline = leaf.plan.downcast_ref::<PipelineExec>()?;
     let planned = Arc::clone(pipeline.planned());
-    let has_totals = !totals_of_nothing(&planned.program.answer.sink).ok()?.is_empty();
-    (!has_totals).then_some(Inner { planned, leaf, columns })
+    Some(Inner { planned, leaf, columns })
 }
 
 impl Inner {
-    /// Which of the pipeline's output columns a column of its plan is.
-    fn ordinal(&self, column: usize) -> Result<usize, WhyNot> {
+    /// What a column of its plan is, of the pipeline's output columns.
+    fn output(&self, column: usize) -> Result<Output, WhyNot> {
         match self.planned.outputs.get(column) {
-            None if self.planned.outputs.is_empty() => Ok(column),
-            Some(Output::Column(ordinal)) => Ok(*ordinal),
-            _ => Err(WhyNot::new("a column that is made of several")),
+            None if self.planned.outputs.is_empty() => Ok(Output::Column(column)),
+            Some(output) => Ok(output.clone()),
+            None => Err(WhyNot::new("a column that is not there")),
         }
+    }
+}
+
+/// What the planner calls a grouping set, of its number.
+fn grouping_id(set: &Expr, ids: &[i64], data_type: &DataType) -> Expr {
+    let id = |id: &i64| Expr::Literal(Scalar::int(data_type.clone(), (*id).into()));
+    let is_set = |number: usize| {
+        let number = Scalar::int(set.data_type(), number as i128);
+        Expr::compare(CompareOp::Eq, set.clone(), Expr::Literal(number))
+    };
+    let (last, others) = ids.split_last().unwrap_or((&0, &[]));
+    if others.is_empty() {
+        return id(last);
+    }
+    let branches = others.iter().enumerate().map(|(number, it)| (is_set(number), id(it)));
+    Expr::Case {
+        branches: branches.collect(),
+        otherwise: Some(Box::new(id(last))),
+        data_type: data_type.clone(),
     }
 }

@@ -61,7 +61,7 @@ use headrace_runner::{Fallback, Processor, Runner, Settings};
 
 use crate::config::settings_of;
 use crate::error::forbidden;
-use crate::exec::{OrderExec, Output, PipelineExec, totals_of_nothing};
+use crate::exec::{OrderExec, Output, PipelineExec};
 use crate::planner_rules::physical_rules;
 use crate::scan::HeadraceScanExec;
 use full::Halves;
@@ -234,14 +234,12 @@ impl Rewriter<'_> {
         if !plan.is::<AggregateExec>() {
             return plan.children().into_iter().all(|child| self.groups_are_stages(child));
         }
-        let Some(Ok(Planned { program, outputs, subqueries, .. })) = self.fragment(plan) else {
+        let Some(Ok(Planned { outputs, subqueries, .. })) = self.fragment(plan) else {
             return false;
         };
-        let is_column = |output: &Output| matches!(output, Output::Column(_));
-        let totals = totals_of_nothing(&program.answer.sink);
-        outputs.iter().all(is_column)
-            && subqueries.is_empty()
-            && totals.is_ok_and(|totals| totals.is_empty())
+        let is_column =
+            |output: &Output| matches!(output, Output::Column(_) | Output::GroupingId { .. });
+        outputs.iter().all(is_column) && subqueries.is_empty()
     }
 
     /// A full join as two pipelines, if both halves can be.

@@ -343,7 +343,17 @@ pub(super) struct Numbering {
 
 impl Numbering {
     pub fn append(&mut self, graph_register: Register, field: &Field) {
-        self.map.insert(graph_register, register(self.next, field));
+        self.append_as(graph_register, field, |register| register);
+    }
+
+    /// A register of which what is made stands for that of the graph.
+    pub fn append_as(
+        &mut self,
+        graph_register: Register,
+        field: &Field,
+        made: impl FnOnce(Expr) -> Expr,
+    ) {
+        self.map.insert(graph_register, made(register(self.next, field)));
         self.next += 1;
     }
 
@@ -513,7 +523,7 @@ fn finish_sink(sink: &SinkSpec, numbering: &Numbering) -> Result<Sink, WhyNot> {
             Sink::Windows(Windows { columns, ..windows.clone() })
         }
         SinkSpec::Aggregate { keys, sets, calls, .. } => {
-            let calls = calls
+            let calls: Vec<AggregateCall> = calls
                 .iter()
                 .map(|call| {
                     let apply =
@@ -522,8 +532,8 @@ fn finish_sink(sink: &SinkSpec, numbering: &Numbering) -> Result<Sink, WhyNot> {
                     Ok(AggregateCall { argument, filter, ..call.clone() })
                 })
                 .collect::<Result<_, WhyNot>>()?;
-            let (sets, output) = (sets.clone(), AggregateOutput::Final);
-            Sink::Aggregate { keys: all(keys)?, sets, calls, output }
+            let output = AggregateOutput::of_sets(sets, &calls);
+            Sink::Aggregate { keys: all(keys)?, sets: sets.clone(), calls, output }
         }
     })
 }

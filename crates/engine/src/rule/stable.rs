@@ -17,7 +17,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 use super::nodes::{is_streamed, windows_of};
-use super::window_stages::aggregate_of;
+use super::window_stages::{aggregate_of, function_of, is_filtered};
 
 /// Whether a plan gives the same rows whenever it is run: whatever is computed of the rows of files, but
 /// no first ones in whatever order they come, no sums of floats, and nothing random.
@@ -75,9 +75,11 @@ fn is_window_stable(
     let aggregate = aggregate_of(window.as_ref());
     let takes_ties = match aggregate {
         Some(_) => window.get_window_frame().units != WindowFrameUnits::Rows,
-        None => window.name().starts_with("rank(") || window.name().starts_with("dense_rank("),
+        None => matches!(function_of(window.as_ref()), Some("rank" | "dense_rank")),
     };
-    aggregate.is_none_or(|call| is_call_stable(call, schema)) && (takes_ties || !has_ties(window))
+    // A FILTER is not among what is read.
+    let is_call_stable = |call| is_call_stable(call, schema) && !is_filtered(window.as_ref());
+    aggregate.is_none_or(is_call_stable) && (takes_ties || !has_ties(window))
 }
 
 /// Whether groups have the same values in whatever order their rows come.

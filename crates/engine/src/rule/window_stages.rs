@@ -213,6 +213,13 @@ pub fn aggregate_of(expr: &dyn WindowExpr) -> Option<&AggregateFunctionExpr> {
     plain.or_else(|| any.downcast_ref().map(SlidingAggregateWindowExpr::get_aggregate_expr))
 }
 
+/// The name of a window function that is no aggregate.
+pub fn function_of(expr: &dyn WindowExpr) -> Option<&str> {
+    let standard = expr.as_any().downcast_ref::<StandardWindowExpr>()?;
+    let function = standard.get_standard_func_expr().as_any().downcast_ref::<WindowUDFExpr>()?;
+    Some(function.fun().name())
+}
+
 /// Whether an aggregate has a FILTER, of which the planner tells nothing but in this way.
 pub fn is_filtered(aggregate: &dyn WindowExpr) -> bool {
     !format!("{aggregate:?}").ends_with("filter: None }")

@@ -1,6 +1,6 @@
 //! Columns of batches.
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use headrace_columns::column::Column;
 use headrace_columns::column_in::append_array;
 use headrace_columns::repr::Repr;
@@ -19,13 +19,6 @@ pub fn column_of<'b>(
         append_array(&mut all, batch.column(column), field)?;
     }
     Ok(all)
-}
-
-/// An array as a column.
-pub fn array_column(array: &ArrayRef, field: &Field) -> Result<Column, ExecError> {
-    let mut column = Column::new(repr_of(field)?)?;
-    append_array(&mut column, array, field)?;
-    Ok(column)
 }
 
 /// How a column is held.

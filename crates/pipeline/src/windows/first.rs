@@ -75,6 +75,13 @@ impl FirstRows {
         self.table.bytes() + own as u64
     }
 
+    /// Drops no more rows, and takes no more memory.
+    pub fn give_up(&mut self) {
+        self.is_off = self.wanted > 0;
+        self.table = GroupTable::new(KeyLayout::new(std::iter::empty()));
+        (self.words, self.counts) = (Vec::new(), Vec::new());
+    }
+
     /// Rows that were dropped.
     pub fn dropped(&self) -> usize {
         self.dropped
@@ -99,7 +106,9 @@ impl FirstRows {
         let count = kept.iter().filter(|kept| **kept).count();
         self.seen += rows;
         self.dropped += rows - count;
-        self.is_off = self.seen >= TRIAL_ROWS && self.dropped < self.seen / DROPPED_SHARE;
+        if self.seen >= TRIAL_ROWS && self.dropped < self.seen / DROPPED_SHARE {
+            self.give_up();
+        }
         if count == rows {
             return Ok(batch);
         }
@@ -124,7 +133,7 @@ impl FirstRows {
                 self.words.resize(words, 0);
                 self.counts.resize(partitions, 0);
             }
-            None => self.is_off = true,
+            None => self.give_up(),
         }
         Ok(numbers)
     }

@@ -10,20 +10,24 @@
 use arrow_array::{Array, RecordBatch};
 use arrow_select::interleave::interleave;
 use headrace_columns::column::Column;
+use headrace_columns::column_in::append_array;
 use headrace_columns::group_keys::KeyLayout;
 use headrace_columns::hash::hash_keys;
 use headrace_columns::vector::Vector;
 use headrace_ir::{Field, NamedExpr, Windows};
+use headrace_spill::batch_bytes;
 
 use super::WindowScan;
-use super::columns::{array_column, column_of};
+use super::columns::{column_of, repr_of};
 use super::words::words_of;
 use crate::ExecError;
 use crate::cpu::group_table::GroupTable;
 use crate::cpu::sorted::compare;
 
-/// Rows that are gathered at a time.
-const GATHER_ROWS: usize = 16 << 10;
+/// Rows that are gathered at a time, at most and at least, and bytes that they should not exceed.
+const GATHER_ROWS_MAX: usize = 16 << 10;
+const GATHER_ROWS_MIN: usize = 64;
+const GATHER_BYTES: u64 = 4 << 20;
 
 /// Bytes that a row takes here, beside its own, its keys' and its gathered ones.
 const ROW_BYTES: u64 = 52;
@@ -35,9 +39,25 @@ pub struct HeldRows<'w> {
     parts: usize,
 }
 
+/// What watches over a part in the making.
+pub trait Guard {
+    /// Whether it goes on.
+    ///
+    /// # Errors
+    /// [`ExecError::Cancelled`].
+    fn check(&self) -> Result<(), ExecError>;
+
+    /// Reserves what rows take that wait.
+    ///
+    /// # Errors
+    /// There is too little memory.
+    fn hold(&mut self, bytes: u64) -> Result<(), ExecError>;
+}
+
 /// A batch with its rows by part.
 pub struct Portion {
     batch: RecordBatch,
+    bytes: u64,
     rows: Vec<u32>,
     /// Where each part begins among them, and the end.
     starts: Vec<usize>,
@@ -76,8 +96,8 @@ impl<'w> HeldRows<'w> {
     pub fn portion(&self, batch: RecordBatch) -> Result<Portion, ExecError> {
         let count = batch.num_rows();
         if self.parts == 1 {
-            let rows = (0..count as u32).collect();
-            return Ok(Portion { batch, rows, starts: vec![0, count] });
+            let (rows, starts) = ((0..count as u32).collect(), vec![0, count]);
+            return Ok(Portion { bytes: batch_bytes(&batch), batch, rows, starts });
         }
         let keys = self.windows.partition.iter();
         let keys = keys.map(|&column| column_of([&batch], column, &self.fields[column]));
@@ -88,19 +108,18 @@ impl<'w> HeldRows<'w> {
         // Of the low bits the table of a part makes use.
         let part = |hash: u64| ((hash >> 32) * self.parts as u64 >> 32) as usize;
         let (starts, rows) = by_number(self.parts, hashes.iter().map(|&hash| part(hash)));
-        Ok(Portion { batch, rows, starts })
+        Ok(Portion { bytes: batch_bytes(&batch), batch, rows, starts })
     }
 
-    /// Sorts the rows of a part and puts them out with the results of the calls; `false`: no more are wanted. `hold` reserves what
-    /// waits.
+    /// Sorts the rows of a part and puts them out with the results of the calls; `false`: no more are wanted.
     ///
     /// # Errors
-    /// [`ExecError`] of the calls, or of `hold`.
+    /// [`ExecError`] of the calls, or of the guard.
     pub fn run(
         &self,
         portions: &[Portion],
         part: usize,
-        hold: &mut dyn FnMut(&WindowScan, &RecordBatch) -> Result<(), ExecError>,
+        guard: &mut dyn Guard,
         emit: &dyn Fn(RecordBatch) -> bool,
     ) -> Result<bool, ExecError> {
         let of_portion = |(number, portion): (usize, &Portion)| {
@@ -119,30 +138,48 @@ impl<'w> HeldRows<'w> {
             let gathered = interleave(&arrays(column), places);
             gathered.map_err(|error| ExecError::Internal(format!("rows of windows: {error}")))
         };
-        let keys = |columns: &mut dyn Iterator<Item = usize>| {
-            let keys =
-                columns.map(|column| array_column(&gather(column, &places)?, &self.fields[column]));
-            keys.collect::<Result<Vec<Column>, ExecError>>()
+        let chunk_rows = self.chunk_rows(portions);
+        // In chunks: one array holds 2 GiB of texts.
+        let key = |column: usize| {
+            let field = &self.fields[column];
+            let mut key = Column::new(repr_of(field)?)?;
+            for places in places.chunks(chunk_rows) {
+                guard.check()?;
+                append_array(&mut key, &gather(column, places)?, field)?;
+            }
+            Ok::<_, ExecError>(key)
         };
+        let partition = self.windows.partition.iter().map(|&column| key(column));
         let (partitions, numbers) =
-            self.numbered(&keys(&mut self.windows.partition.iter().copied())?, places.len())?;
-        let order = keys(&mut self.windows.order.iter().map(|key| key.column))?;
+            self.numbered(&partition.collect::<Result<Vec<_>, _>>()?, places.len())?;
+        let order = self.windows.order.iter().map(|of| key(of.column));
+        let order = order.collect::<Result<Vec<_>, _>>()?;
+        guard.check()?;
         let sorted = self.sorted(partitions, &numbers, &order)?;
         drop((numbers, order));
         let mut scan = WindowScan::new(self.windows)?;
-        for entries in sorted.chunks(GATHER_ROWS) {
+        for entries in sorted.chunks(chunk_rows) {
+            guard.check()?;
             let places: Vec<_> = entries.iter().map(|entry| places[entry.at as usize]).collect();
             let columns = (0..self.fields.len()).map(|column| gather(column, &places));
             let columns = columns.collect::<Result<Vec<_>, _>>()?;
             let batch = RecordBatch::try_new(portions[0].batch.schema(), columns);
             let batch =
                 batch.map_err(|error| ExecError::Internal(format!("rows of windows: {error}")))?;
-            hold(&scan, &batch)?;
+            guard.hold(scan.needs_bytes(&batch))?;
             if !scan.push(batch)?.into_iter().all(emit) {
                 return Ok(false);
             }
         }
+        guard.check()?;
         Ok(scan.finish()?.into_iter().all(emit))
+    }
+
+    fn chunk_rows(&self, portions: &[Portion]) -> usize {
+        let bytes: u64 = portions.iter().map(|portion| portion.bytes).sum();
+        let rows: u64 = portions.iter().map(|portion| portion.batch.num_rows() as u64).sum();
+        let wanted = GATHER_BYTES * rows / bytes.max(1);
+        (wanted as usize).clamp(GATHER_ROWS_MIN, GATHER_ROWS_MAX)
     }
 
     /// How many partitions a part has, and the number of each row's.

@@ -31,15 +31,18 @@ mod running;
 mod tests;
 mod words;
 
+use std::ops::Range;
+
 use arrow_array::{ArrayRef, RecordBatch};
 use headrace_columns::column::output_batch;
 use headrace_ir::{Field, FrameEnd, NamedExpr, WindowFunction, Windows};
+use headrace_spill::batch_bytes;
 
 use crate::{ExecError, WhyNot};
 use begins::{Begins, Boundaries};
 use columns::column_of;
 pub use first::FirstRows;
-pub use held::{HeldRows, Portion};
+pub use held::{Guard, HeldRows, Portion};
 use places::Places;
 use running::Running;
 
@@ -55,7 +58,16 @@ pub struct WindowScan {
     running: Vec<Running>,
     places: Places,
     waiting: Vec<Waiting>,
+    /// What those take, and how many they are.
+    waiting_bytes: u64,
+    waiting_rows: u64,
+    /// What a row takes beside its bytes while it gets its results.
+    row_bytes: u64,
 }
+
+/// What rows take while they get their results, in multiples of their own bytes: they themselves, copies of keys and
+/// arguments, texts that are kept and put out.
+const OWN_SHARE: u64 = 4;
 
 /// Rows that have not been put out, and where partitions and peers begin among them.
 struct Waiting {
@@ -77,17 +89,26 @@ impl WindowScan {
             until: windows.looks_until(),
             boundaries: Boundaries::of(windows),
             running: running.collect::<Result<_, _>>()?,
-            places: Places::default(),
+            row_bytes: functions.iter().map(row_bytes_of).sum(),
+            places: Places::of(&functions),
             output: windows.output(),
             waiting: Vec::new(),
+            waiting_bytes: 0,
+            waiting_rows: 0,
             fields,
             functions,
         })
     }
 
     /// The rows that wait.
-    pub fn waiting(&self) -> impl Iterator<Item = &RecordBatch> {
-        self.waiting.iter().map(|waiting| &waiting.batch)
+    pub fn waiting_rows(&self) -> u64 {
+        self.waiting_rows
+    }
+
+    /// What the rows that wait and those that come next take until all have their results.
+    pub fn needs_bytes(&self, next: &RecordBatch) -> u64 {
+        let rows = self.waiting_rows + next.num_rows() as u64;
+        OWN_SHARE * (self.waiting_bytes + batch_bytes(next)) + self.row_bytes * rows
     }
 
     /// Takes the rows that come next. Returns those that are done.
@@ -103,7 +124,7 @@ impl WindowScan {
             FrameEnd::Partition => begins.iter().rposition(|what| *what == Begins::Partition),
         };
         let Some(done) = done else {
-            self.waiting.push(Waiting { batch, begins });
+            self.wait(Waiting { batch, begins });
             return Ok(Vec::new());
         };
         let rest = Waiting {
@@ -112,8 +133,18 @@ impl WindowScan {
         };
         let begins = begins[..done].to_vec();
         self.waiting.push(Waiting { batch: batch.slice(0, done), begins });
-        let ready = std::mem::replace(&mut self.waiting, vec![rest]);
+        let ready = std::mem::take(&mut self.waiting);
+        (self.waiting_bytes, self.waiting_rows) = (0, 0);
+        self.wait(rest);
         self.evaluate(ready)
+    }
+
+    fn wait(&mut self, rows: Waiting) {
+        if rows.batch.num_rows() > 0 {
+            self.waiting_bytes += batch_bytes(&rows.batch);
+            self.waiting_rows += rows.batch.num_rows() as u64;
+            self.waiting.push(rows);
+        }
     }
 
     /// After the last rows. Returns those that were left.
@@ -125,14 +156,18 @@ impl WindowScan {
         self.evaluate(ready)
     }
 
-    /// Rows with the results of all calls.
+    /// Rows with the results of all calls, batch by batch: one array of all of a partition's texts may be too large.
     fn evaluate(&mut self, mut ready: Vec<Waiting>) -> Result<Vec<RecordBatch>, ExecError> {
         ready.retain(|waiting| waiting.batch.num_rows() > 0);
         if ready.is_empty() {
             return Ok(Vec::new());
         }
         let begins: Vec<Begins> = ready.iter().flat_map(|it| it.begins.iter().copied()).collect();
-        let mut results: Vec<Option<ArrayRef>> = vec![None; self.functions.len()];
+        let mut ends = Vec::with_capacity(ready.len());
+        for waiting in &ready {
+            ends.push(ends.last().unwrap_or(&0) + waiting.batch.num_rows());
+        }
+        let mut results = Results { ends: &ends, of_calls: vec![Vec::new(); self.functions.len()] };
         let columns = |column: usize| {
             let batches = ready.iter().map(|waiting| &waiting.batch);
             column_of(batches, column, &self.fields[column])
@@ -141,16 +176,58 @@ impl WindowScan {
             running.evaluate(&begins, &columns, &mut results)?;
         }
         self.places.evaluate((&self.functions, &self.fields), &begins, &columns, &mut results)?;
-        let results = results.into_iter().collect::<Option<Vec<_>>>();
-        let results = results.ok_or_else(|| ExecError::Internal("a call without result".into()))?;
-        let mut first = 0;
-        let beside = ready.into_iter().map(|Waiting { batch, .. }| {
-            let rows = batch.num_rows();
-            let of_batch = results.iter().map(|result| result.slice(first, rows));
-            let columns = batch.columns().iter().cloned().chain(of_batch).collect();
-            first += rows;
-            Ok(output_batch(self.output.iter(), columns, rows)?)
+        let of_calls = results.of_calls;
+        let beside = ready.iter().enumerate().map(|(number, Waiting { batch, .. })| {
+            let of_batch = of_calls.iter().map(|arrays| arrays.get(number).cloned());
+            let all = batch.columns().iter().cloned().map(Some).chain(of_batch);
+            let missing = || ExecError::Internal("a call without result".into());
+            let columns = all.collect::<Option<Vec<_>>>().ok_or_else(missing)?;
+            Ok(output_batch(self.output.iter(), columns, batch.num_rows())?)
         });
         beside.collect()
+    }
+}
+
+/// The results of calls for rows that are ready.
+struct Results<'r> {
+    /// Where their batches end.
+    ends: &'r [usize],
+    /// By call and batch.
+    of_calls: Vec<Vec<ArrayRef>>,
+}
+
+impl Results<'_> {
+    /// Makes the results of some calls for each batch, of the rows that it has.
+    fn put(
+        &mut self,
+        calls: &[usize],
+        mut of_rows: impl FnMut(Range<usize>) -> Result<Vec<ArrayRef>, ExecError>,
+    ) -> Result<(), ExecError> {
+        let mut begin = 0;
+        for &end in self.ends {
+            for (&call, array) in calls.iter().zip(of_rows(begin..end)?) {
+                self.of_calls[call].push(array);
+            }
+            begin = end;
+        }
+        Ok(())
+    }
+}
+
+/// What rows take that wait, all of them, until they have their results; 0 if none waits.
+pub fn waiting_bytes(windows: &Windows, rows: u64, bytes: u64) -> u64 {
+    let row_bytes: u64 = windows.calls.iter().map(|call| row_bytes_of(&call.function)).sum();
+    match windows.looks_until() {
+        FrameEnd::Row => 0,
+        FrameEnd::Peers | FrameEnd::Partition => OWN_SHARE * bytes + row_bytes * rows,
+    }
+}
+
+/// What a function takes for a row: where other rows are, running values, the result.
+fn row_bytes_of(function: &WindowFunction) -> u64 {
+    match function {
+        WindowFunction::RowNumber | WindowFunction::Rank | WindowFunction::DenseRank => 32,
+        WindowFunction::Value { .. } => 48,
+        WindowFunction::Aggregate { .. } => 80,
     }
 }

@@ -6,12 +6,19 @@ use headrace_columns::repr::Repr;
 use headrace_columns::vector::{Data, Vector};
 use headrace_ir::{DataType, Field, FrameEnd, RowOf, WindowFunction};
 
+use super::Results;
 use super::begins::Begins;
 use crate::ExecError;
 
 /// What is carried over to the next rows of a partition.
-#[derive(Default)]
 pub struct Places {
+    /// Whether a function is a number.
+    are_asked: bool,
+    counted: Counted,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counted {
     /// Rows so far.
     rows: u64,
     /// The number of the first of the last row's peers.
@@ -20,62 +27,69 @@ pub struct Places {
     dense_rank: u64,
 }
 
-/// By row.
-#[derive(Default)]
-struct Numbers {
-    row_number: Vec<u64>,
-    rank: Vec<u64>,
-    dense_rank: Vec<u64>,
+impl Counted {
+    /// A row more.
+    fn next(&mut self, begins: Begins) -> Self {
+        if begins == Begins::Partition {
+            *self = Self::default();
+        }
+        if begins >= Begins::Peers {
+            self.rank = self.rows + 1;
+            self.dense_rank += 1;
+        }
+        self.rows += 1;
+        *self
+    }
+
+    fn number(&self, function: &WindowFunction) -> Option<u64> {
+        match function {
+            WindowFunction::RowNumber => Some(self.rows),
+            WindowFunction::Rank => Some(self.rank),
+            WindowFunction::DenseRank => Some(self.dense_rank),
+            WindowFunction::Value { .. } | WindowFunction::Aggregate { .. } => None,
+        }
+    }
 }
 
 impl Places {
+    /// For the functions of a stage.
+    pub fn of(functions: &[WindowFunction]) -> Self {
+        let counted = Counted::default();
+        let are_asked = functions.iter().any(|function| counted.number(function).is_some());
+        Self { are_asked, counted }
+    }
+
     /// The results of the calls that aggregate nothing.
     pub fn evaluate(
         &mut self,
         (functions, fields): (&[WindowFunction], &[Field]),
         begins: &[Begins],
         column: &dyn Fn(usize) -> Result<Column, ExecError>,
-        results: &mut [Option<ArrayRef>],
+        results: &mut Results<'_>,
     ) -> Result<(), ExecError> {
-        let wants = |function: WindowFunction| functions.contains(&function);
-        let mut numbers = Numbers::default();
-        for &what in begins {
-            if what == Begins::Partition {
-                *self = Self::default();
-            }
-            if what >= Begins::Peers {
-                self.rank = self.rows + 1;
-                self.dense_rank += 1;
-            }
-            self.rows += 1;
-            numbers.row_number.push(self.rows);
-            numbers.rank.push(self.rank);
-            numbers.dense_rank.push(self.dense_rank);
-        }
-        let of = |numbers: &[u64]| {
-            let vector = Vector::new(Data::U64(numbers.into()));
-            vector_array(&vector, &Repr::U64, &DataType::UInt64, begins.len())
-        };
-        for (function, values) in [
-            (WindowFunction::RowNumber, &numbers.row_number),
-            (WindowFunction::Rank, &numbers.rank),
-            (WindowFunction::DenseRank, &numbers.dense_rank),
-        ] {
-            if !wants(function.clone()) {
-                continue;
-            }
-            let array = of(values)?;
-            let places = functions.iter().zip(results.iter_mut());
-            for (_, result) in places.filter(|(other, _)| **other == function) {
-                *result = Some(array.clone());
+        if self.are_asked {
+            let numbers: Vec<Counted> =
+                begins.iter().map(|&what| self.counted.next(what)).collect();
+            for (call, function) in functions.iter().enumerate() {
+                if self.counted.number(function).is_none() {
+                    continue;
+                }
+                results.put(&[call], |rows| {
+                    let count = rows.len();
+                    let of_row = |counted: &Counted| counted.number(function);
+                    let numbers: Vec<u64> = numbers[rows].iter().filter_map(of_row).collect();
+                    let vector = Vector::new(Data::U64(numbers.into()));
+                    Ok(vec![vector_array(&vector, &Repr::U64, &DataType::UInt64, count)?])
+                })?;
             }
         }
         let mut spans = None;
-        for (function, result) in functions.iter().zip(results) {
+        for (call, function) in functions.iter().enumerate() {
             let WindowFunction::Value { column: read, of } = function else { continue };
             let spans = spans.get_or_insert_with(|| Spans::of(begins));
-            let values = column(*read)?;
-            *result = Some(of_rows(&values, &fields[*read], &spans.rows(*of))?);
+            let (values, others) = (column(*read)?, spans.rows(*of));
+            results
+                .put(&[call], |rows| Ok(vec![of_rows(&values, &fields[*read], &others[rows])?]))?;
         }
         Ok(())
     }

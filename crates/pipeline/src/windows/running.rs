@@ -1,10 +1,10 @@
 //! Aggregates of the rows from a partition's first one to the end of a row's frame.
 
-use arrow_array::ArrayRef;
 use headrace_columns::column::Column;
 use headrace_columns::text::Texts;
 use headrace_ir::{AggregateCall, AggregateOutput, Expr, Field, FrameEnd, WindowFunction, Windows};
 
+use super::Results;
 use super::begins::Begins;
 use crate::bind::{BindOptions, Binder, source_register};
 use crate::bound::{Accumulator, AccumulatorKind, BoundCall, BoundSink, RegisterInfo};
@@ -68,7 +68,7 @@ impl Running {
         &mut self,
         begins: &[Begins],
         column: &dyn Fn(usize) -> Result<Column, ExecError>,
-        results: &mut [Option<ArrayRef>],
+        results: &mut Results<'_>,
     ) -> Result<(), ExecError> {
         if self.calls.is_empty() {
             return Ok(());
@@ -85,10 +85,9 @@ impl Running {
         if self.until != FrameEnd::Partition {
             self.add_up(&mut states, &restarts)?;
         }
-        let arrays = finish_calls(&self.calls, &self.accumulators, &states, &groups)?;
-        for (&place, array) in self.places.iter().zip(arrays) {
-            results[place] = Some(array);
-        }
+        results.put(&self.places, |rows| {
+            finish_calls(&self.calls, &self.accumulators, &states, &groups[rows])
+        })?;
         Ok(())
     }
 

@@ -127,7 +127,7 @@ fn rows_wait_no_longer_than_they_must() {
     let waits = |function: WindowFunction| {
         let mut scan = WindowScan::new(&windows(vec![function])).unwrap();
         let _ = scan.push(batch(&ROWS[..8])).unwrap();
-        scan.waiting().map(RecordBatch::num_rows).sum::<usize>()
+        scan.waiting_rows()
     };
     assert_eq!(waits(total(AggregateFunction::Sum, FrameEnd::Row)), 0);
     assert_eq!(waits(total(AggregateFunction::Sum, FrameEnd::Peers)), 2);

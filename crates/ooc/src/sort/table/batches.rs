@@ -123,6 +123,11 @@ impl BatchSort {
         KeyMaker::new(&Columns::of_schema(schema)?, by).map(drop)
     }
 
+    /// Bytes that were written to temporary files so far.
+    pub fn temporary_bytes(&self) -> u64 {
+        self.temporary_bytes
+    }
+
     /// Adds a batch, whose rows follow the present ones.
     ///
     /// # Errors
