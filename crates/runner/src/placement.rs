@@ -356,6 +356,12 @@ impl Runner {
             let why = WhyNot::new("auto: a kernel is not made for rows that operators make");
             return Err(why.into());
         }
+        if matches!(pipeline.sink, Sink::Windows(_)) && pipeline.probes().next().is_none() {
+            // Over the link each of them costs more than a look at it.
+            let why =
+                WhyNot::new("auto: all rows go to the cores, which sort them for the windows");
+            return Err(why.into());
+        }
         if source.needs_cores() {
             let why =
                 WhyNot::new("auto: the cores decode the table, and a GPU would wait for them");

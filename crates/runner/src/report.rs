@@ -155,10 +155,12 @@ impl RunReport {
     }
 
     /// The stages that a processor is chosen for: those that stream a table or batches to rows, groups
-    /// or partitions. A run that was handed back to the planner has one report, which says so.
+    /// or partitions, and those of window functions. A run that was handed back to the planner has one report, which says so.
     pub fn placed(&self) -> Vec<&StageReport> {
-        let is_placed = |stage: &Pipeline| {
-            stage.source.input.table().is_some() && !matches!(stage.sink, Sink::Build { .. })
+        let is_placed = |stage: &Pipeline| match stage.sink {
+            Sink::Windows(_) => true,
+            Sink::Build { .. } => false,
+            _ => stage.source.input.table().is_some(),
         };
         match self.program {
             None => vec![&self.streamed],

@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 
 use crate::error::RunError;
 use crate::run::{Run, Streamed, ms_since};
-use crate::settings::Settings;
+use crate::settings::{Processor, Settings};
 use crate::task::{Emit, Outlet};
 
 /// Whether a stage can make windows, or why not.
@@ -124,9 +124,9 @@ impl Run<'_> {
         let started = Instant::now();
         streamed.done.spilled_bytes += making.finish(gathered)?;
         streamed.done.finish_ms += ms_since(started);
-        if streamed.processor != "cpu" {
+        streamed.processor = "cpu";
+        if matches!(self.request.settings.processor, Processor::Auto | Processor::Cuda) {
             streamed.why_not = Some(WhyNot::new(ON_CORES));
-            streamed.processor = "cpu";
         }
         Ok(streamed)
     }

@@ -27,10 +27,11 @@ pub fn is_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<HashJoinExec>() || plan.is::<CrossJoinExec>() || plan.is::<NestedLoopJoinExec>()
 }
 
-/// The window functions of a node, and what they are over.
-pub fn windows_of(
-    plan: &Arc<dyn ExecutionPlan>,
-) -> Option<(&[Arc<dyn WindowExpr>], &Arc<dyn ExecutionPlan>)> {
+/// Window functions, and what they are over.
+pub type WindowsOf<'p> = (&'p [Arc<dyn WindowExpr>], &'p Arc<dyn ExecutionPlan>);
+
+/// The window functions of a node.
+pub fn windows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<WindowsOf<'_>> {
     if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
         return Some((window.window_expr(), window.input()));
     }

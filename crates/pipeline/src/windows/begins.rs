@@ -70,19 +70,18 @@ impl Boundaries {
 
 /// Marks the rows whose key is not that of the row before. Of `keys` the first `first` are of rows before.
 fn mark(keys: &Vector<'_>, first: usize, what: Begins, begins: &mut [Begins]) {
-    let rows = begins.len();
     let valid = keys.validity.as_deref();
     let is_valid = |row: usize| valid.is_none_or(|valid| valid[row] != 0);
     let mut mark_where = |differ: &dyn Fn(usize) -> bool| {
         // Without a row before, the first is marked by whoever asks.
-        for row in usize::from(first == 0)..rows {
+        for (row, begins) in begins.iter_mut().enumerate().skip(usize::from(first == 0)) {
             let (at, before) = (row + first, row + first - 1);
             let is_other = match (is_valid(before), is_valid(at)) {
                 (true, true) => differ(at),
                 (before, at) => before != at,
             };
             if is_other {
-                begins[row] = begins[row].max(what);
+                *begins = (*begins).max(what);
             }
         }
     };

@@ -106,7 +106,7 @@ impl<'w> HeldRows<'w> {
         let mut hashes = Vec::new();
         hash_keys(&vectors.iter().collect::<Vec<_>>(), count, &mut hashes);
         // Of the low bits the table of a part makes use.
-        let part = |hash: u64| ((hash >> 32) * self.parts as u64 >> 32) as usize;
+        let part = |hash: u64| (((hash >> 32) * self.parts as u64) >> 32) as usize;
         let (starts, rows) = by_number(self.parts, hashes.iter().map(|&hash| part(hash)));
         Ok(Portion { bytes: batch_bytes(&batch), batch, rows, starts })
     }

@@ -58,7 +58,7 @@ mod tests {
         let decimals = Data::I128(vec![i128::MIN, -1, 0, 7, i128::MAX].into());
         let decimals = words(&decimals).unwrap_or_default();
         assert!(decimals.windows(2).all(|pair| pair[0] < pair[1]));
-        let texts = Data::Str(vec!["", "a", "a\0", "abcdefgh", "abcdefghi", "ä"].into());
+        let texts = Data::Str(vec!["", "a", "a\0", "abcdefgh", "abcdefghi", "ä"]);
         let texts = words(&texts).unwrap_or_default();
         assert!(texts.windows(2).all(|pair| pair[0] <= pair[1]));
         assert!(texts[0] < texts[1] && texts[3] == texts[4] && texts[4] < texts[5]);
