@@ -90,4 +90,4 @@ pub use settings::{
 pub use share::ThreadShare;
 pub use table::{Remarks, StreamTable};
 pub use task::Emit;
-pub use windows::{ON_CORES as WINDOWS_ON_CORES, check_windows};
+pub use windows::check_windows;

@@ -31,10 +31,10 @@ use parking_lot::Mutex;
 use crate::builds::build_of;
 use crate::chunks::source_info;
 use crate::error::RunError;
+use crate::report::WINDOWS_ON_CORES;
 use crate::runner::Runner;
 use crate::settings::{Processor, Settings};
 use crate::table::StreamTable;
-use crate::windows::ON_CORES;
 
 /// What a core does of a pipeline in a second, before one has run: two filters and a sum take a third of
 /// it, a join of three twice.
@@ -428,7 +428,7 @@ impl Runner {
         };
         // What is missing in the program comes before what is missing in the machine.
         if matches!(pipeline.sink, Sink::Windows(_)) {
-            return Err(WhyNot::new(ON_CORES));
+            return Err(WhyNot::new(WINDOWS_ON_CORES));
         }
         check_kernel(pipeline, &program.stages, table)?;
         self.cuda(&settings.devices)?;

@@ -6,6 +6,10 @@ use headrace_flow::RaceReport;
 use headrace_ir::{Pipeline, Program, Sink};
 use serde::{Deserialize, Serialize};
 
+/// Why no device makes window functions.
+pub const WINDOWS_ON_CORES: &str =
+    "window functions are sorted and computed on the cores, wherever their rows are found";
+
 /// Where the result of a stage lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {

@@ -26,6 +26,7 @@ use headrace_spill::batch_bytes;
 use parking_lot::Mutex;
 
 use crate::error::RunError;
+use crate::report::WINDOWS_ON_CORES;
 use crate::run::{Run, Streamed, ms_since};
 use crate::settings::{Processor, Settings};
 use crate::task::{Emit, Outlet};
@@ -71,10 +72,6 @@ const FIRST_SHARE: u64 = 8;
 /// Sorted rows get their results in portions of so small a part of an operator's memory, and of so many rows at least.
 const CHUNKS: u64 = 64;
 const CHUNK_ROWS_MIN: usize = 64;
-
-/// Why no device makes window functions.
-pub const ON_CORES: &str =
-    "window functions are sorted and computed on the cores, wherever their rows are found";
 
 impl Run<'_> {
     /// Puts out the rows of a stage with the results of window functions. `stream` runs its pipeline.
@@ -126,7 +123,7 @@ impl Run<'_> {
         streamed.done.finish_ms += ms_since(started);
         streamed.processor = "cpu";
         if matches!(self.request.settings.processor, Processor::Auto | Processor::Cuda) {
-            streamed.why_not = Some(WhyNot::new(ON_CORES));
+            streamed.why_not = Some(WhyNot::new(WINDOWS_ON_CORES));
         }
         Ok(streamed)
     }

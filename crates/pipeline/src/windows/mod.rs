@@ -19,6 +19,7 @@
 //! | `columns` | columns of batches |
 //! | `begins` | where partitions and peers begin |
 //! | `running` | aggregates, and what is carried over |
+//! | `results` | results by call and batch |
 //! | `places` | numbers of rows, and columns of other rows |
 
 mod begins;
@@ -26,14 +27,13 @@ mod columns;
 mod first;
 mod held;
 mod places;
+mod results;
 mod running;
 #[cfg(test)]
 mod tests;
 mod words;
 
-use std::ops::Range;
-
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use headrace_columns::column::output_batch;
 use headrace_ir::{Field, FrameEnd, NamedExpr, WindowFunction, Windows};
 use headrace_spill::batch_bytes;
@@ -44,6 +44,7 @@ use columns::column_of;
 pub use first::FirstRows;
 pub use held::{Guard, HeldRows, Portion};
 use places::Places;
+use results::Results;
 use running::Running;
 
 /// The calls of a stage over its sorted rows.
@@ -167,7 +168,7 @@ impl WindowScan {
         for waiting in &ready {
             ends.push(ends.last().unwrap_or(&0) + waiting.batch.num_rows());
         }
-        let mut results = Results { ends: &ends, of_calls: vec![Vec::new(); self.functions.len()] };
+        let mut results = Results::new(&ends, self.functions.len());
         let columns = |column: usize| {
             let batches = ready.iter().map(|waiting| &waiting.batch);
             column_of(batches, column, &self.fields[column])
@@ -185,32 +186,6 @@ impl WindowScan {
             Ok(output_batch(self.output.iter(), columns, batch.num_rows())?)
         });
         beside.collect()
-    }
-}
-
-/// The results of calls for rows that are ready.
-struct Results<'r> {
-    /// Where their batches end.
-    ends: &'r [usize],
-    /// By call and batch.
-    of_calls: Vec<Vec<ArrayRef>>,
-}
-
-impl Results<'_> {
-    /// Makes the results of some calls for each batch, of the rows that it has.
-    fn put(
-        &mut self,
-        calls: &[usize],
-        mut of_rows: impl FnMut(Range<usize>) -> Result<Vec<ArrayRef>, ExecError>,
-    ) -> Result<(), ExecError> {
-        let mut begin = 0;
-        for &end in self.ends {
-            for (&call, array) in calls.iter().zip(of_rows(begin..end)?) {
-                self.of_calls[call].push(array);
-            }
-            begin = end;
-        }
-        Ok(())
     }
 }
 

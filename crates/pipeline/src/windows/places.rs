@@ -6,8 +6,8 @@ use headrace_columns::repr::Repr;
 use headrace_columns::vector::{Data, Vector};
 use headrace_ir::{DataType, Field, FrameEnd, RowOf, WindowFunction};
 
-use super::Results;
 use super::begins::Begins;
+use super::results::Results;
 use crate::ExecError;
 
 /// What is carried over to the next rows of a partition.

@@ -4,8 +4,8 @@ use headrace_columns::column::Column;
 use headrace_columns::text::Texts;
 use headrace_ir::{AggregateCall, AggregateOutput, Expr, Field, FrameEnd, WindowFunction, Windows};
 
-use super::Results;
 use super::begins::Begins;
+use super::results::Results;
 use crate::bind::{BindOptions, Binder, source_register};
 use crate::bound::{Accumulator, AccumulatorKind, BoundCall, BoundSink, RegisterInfo};
 use crate::cpu::aggregate::{Groups, update};
