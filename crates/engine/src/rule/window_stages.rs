@@ -38,6 +38,12 @@ pub fn sink(
     translator: &Translator,
 ) -> Result<SinkSpec, WhyNot> {
     let Some(first) = exprs.first() else { return why("a window without functions") };
+    let is_alike = |other: &Arc<dyn WindowExpr>| {
+        (other.partition_by(), other.order_by()) == (first.partition_by(), first.order_by())
+    };
+    if !exprs.iter().all(is_alike) {
+        return why("windows of several partitions or orders in one node");
+    }
     let own = columns.len();
     let mut rows = Rows { columns, translator };
     let partition = first.partition_by().iter().map(|key| rows.column(key));

@@ -1,7 +1,8 @@
 //! Rows that may be among the first of their partition: the others are dropped before anything sorts them.
 //!
-//! Of each partition the first words ([`super::words`]) of the rows that come first are known, as many as are wanted: a row whose word is larger than all of them comes behind
-//! as many rows as are wanted. Each worker knows its own rows, and gives up where few are dropped or partitions are many.
+//! Of each partition the first words ([`super::words`]) of the rows that come first are known, as many as are wanted: a row
+//! whose word is larger than all of them comes behind as many rows as are wanted. Each worker knows its own rows, and gives
+//! up where few are dropped or partitions are many.
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
