@@ -31,8 +31,7 @@ pub fn is_same_each_time(plan: &Arc<dyn ExecutionPlan>) -> bool {
     } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
         are_stable(aggregate)
     } else if let Some((windows, input)) = windows_of(plan) {
-        let has_ties = |window: &Arc<dyn WindowExpr>| !are_unique(input, keys_of(window));
-        windows.iter().all(|window| is_window_stable(window, &input.schema(), &has_ties))
+        windows.iter().all(|window| is_window_stable(window.as_ref(), input))
     } else {
         is_streamed(plan)
             || plan.is::<CrossJoinExec>()
@@ -43,7 +42,7 @@ pub fn is_same_each_time(plan: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 /// The columns of a window's partitions and order, as far as they are columns.
-fn keys_of(window: &Arc<dyn WindowExpr>) -> Vec<usize> {
+fn keys_of(window: &dyn WindowExpr) -> Vec<usize> {
     let order = window.order_by().iter().map(|key| &key.expr);
     let keys = window.partition_by().iter().chain(order);
     keys.filter_map(|key| Some(key.downcast_ref::<Column>()?.index())).collect()
@@ -61,25 +60,24 @@ fn are_unique(plan: &Arc<dyn ExecutionPlan>, columns: Vec<usize>) -> bool {
     are_unique(projection.input(), columns.into_iter().filter_map(below).collect())
 }
 
-/// Whether a window function has the same results in whatever order rows that tie come.
-fn is_window_stable(
-    window: &Arc<dyn WindowExpr>,
-    schema: &Schema,
-    has_ties: &dyn Fn(&Arc<dyn WindowExpr>) -> bool,
-) -> bool {
+/// Whether a window function has the same results in whatever order rows of a plan that tie come.
+fn is_window_stable(window: &dyn WindowExpr, input: &Arc<dyn ExecutionPlan>) -> bool {
     let order = window.order_by().iter().map(|key| &key.expr);
     let mut read = window.partition_by().iter().chain(order).cloned().chain(window.expressions());
     if read.any(|expr| is_volatile(&expr)) {
         return false;
     }
-    let aggregate = aggregate_of(window.as_ref());
+    let aggregate = aggregate_of(window);
     let takes_ties = match aggregate {
         Some(_) => window.get_window_frame().units != WindowFrameUnits::Rows,
-        None => matches!(function_of(window.as_ref()), Some("rank" | "dense_rank")),
+        None => {
+            let name = function_of(window).map(|function| function.fun().name());
+            matches!(name, Some("rank" | "dense_rank"))
+        }
     };
     // A FILTER is not among what is read.
-    let is_call_stable = |call| is_call_stable(call, schema) && !is_filtered(window.as_ref());
-    aggregate.is_none_or(is_call_stable) && (takes_ties || !has_ties(window))
+    let is_stable = |call| is_call_stable(call, &input.schema()) && !is_filtered(window);
+    aggregate.is_none_or(is_stable) && (takes_ties || are_unique(input, keys_of(window)))
 }
 
 /// Whether groups have the same values in whatever order their rows come.

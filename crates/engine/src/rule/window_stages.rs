@@ -101,21 +101,14 @@ impl Rows<'_> {
     }
 
     fn call(&mut self, expr: &dyn WindowExpr) -> Result<WindowCall, WhyNot> {
-        let (name, any) = (expr.name().to_string(), expr.as_any());
-        let aggregate = aggregate_of(expr);
-        let function = match (aggregate, any.downcast_ref::<StandardWindowExpr>()) {
+        let name = expr.name().to_string();
+        let function = match (aggregate_of(expr), function_of(expr)) {
             (Some(_), _) if is_filtered(expr) => return why(format!("{name} has a FILTER")),
             (Some(aggregate), _) => {
                 let until = frame_end(expr)?;
                 WindowFunction::Aggregate { call: self.aggregate(aggregate)?, until }
             }
-            (None, Some(standard)) => {
-                let function = standard.get_standard_func_expr().as_any();
-                let Some(function) = function.downcast_ref::<WindowUDFExpr>() else {
-                    return why(format!("window function {name} is not supported"));
-                };
-                self.function(function, expr)?
-            }
+            (None, Some(function)) => self.function(function, expr)?,
             (None, None) => return why(format!("window function {name} is not supported")),
         };
         Ok(WindowCall { name, function })
@@ -196,18 +189,20 @@ fn row_beside(is_before: bool, args: &[Arc<dyn PhysicalExpr>]) -> Result<RowOf, 
 }
 
 /// Where a frame that begins with the partition ends.
-fn frame_end(expr: &dyn WindowExpr) -> Result<FrameEnd, WhyNot> {
+pub fn frame_end(expr: &dyn WindowExpr) -> Result<FrameEnd, WhyNot> {
     let frame: &WindowFrame = expr.get_window_frame();
-    let is_unbounded = |by: &ScalarValue| by.is_null();
-    let begins = matches!(&frame.start_bound, WindowFrameBound::Preceding(by) if is_unbounded(by));
+    let is_of_rows = frame.units == WindowFrameUnits::Rows;
+    let are_all_peers = !is_of_rows && expr.order_by().is_empty();
+    let begins = match &frame.start_bound {
+        WindowFrameBound::Preceding(by) => by.is_null(),
+        WindowFrameBound::CurrentRow => are_all_peers,
+        WindowFrameBound::Following(_) => false,
+    };
     match &frame.end_bound {
-        WindowFrameBound::Following(by) if begins && is_unbounded(by) => Ok(FrameEnd::Partition),
-        WindowFrameBound::CurrentRow if begins => Ok(match frame.units {
-            WindowFrameUnits::Rows => FrameEnd::Row,
-            // All rows are peers.
-            _ if expr.order_by().is_empty() => FrameEnd::Partition,
-            WindowFrameUnits::Range | WindowFrameUnits::Groups => FrameEnd::Peers,
-        }),
+        WindowFrameBound::Following(by) if begins && by.is_null() => Ok(FrameEnd::Partition),
+        WindowFrameBound::CurrentRow if begins && are_all_peers => Ok(FrameEnd::Partition),
+        WindowFrameBound::CurrentRow if begins && is_of_rows => Ok(FrameEnd::Row),
+        WindowFrameBound::CurrentRow if begins => Ok(FrameEnd::Peers),
         _ => why(format!("{}: a frame {frame} is left to the planner", expr.name())),
     }
 }
@@ -219,11 +214,10 @@ pub fn aggregate_of(expr: &dyn WindowExpr) -> Option<&AggregateFunctionExpr> {
     plain.or_else(|| any.downcast_ref().map(SlidingAggregateWindowExpr::get_aggregate_expr))
 }
 
-/// The name of a window function that is no aggregate.
-pub fn function_of(expr: &dyn WindowExpr) -> Option<&str> {
+/// A window function that is no aggregate.
+pub fn function_of(expr: &dyn WindowExpr) -> Option<&WindowUDFExpr> {
     let standard = expr.as_any().downcast_ref::<StandardWindowExpr>()?;
-    let function = standard.get_standard_func_expr().as_any().downcast_ref::<WindowUDFExpr>()?;
-    Some(function.fun().name())
+    standard.get_standard_func_expr().as_any().downcast_ref()
 }
 
 /// Whether an aggregate has a FILTER, of which the planner tells nothing but in this way.

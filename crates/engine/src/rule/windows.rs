@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{NullEquality, Result};
-use datafusion::logical_expr::{JoinType, WindowFrame, WindowFrameBound, WindowFrameUnits};
+use datafusion::logical_expr::JoinType;
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
@@ -24,11 +24,11 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExecBuilder, Parti
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::windows::WindowAggExec;
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
-use headrace_ir::{Pipeline, Sink};
+use headrace_ir::{FrameEnd, Pipeline, Sink};
 
 use super::nodes::{is_join, is_streamed, is_window, with_children};
 use super::stable::is_same_each_time;
-use super::window_stages::is_filtered;
+use super::window_stages::{frame_end, is_filtered};
 use crate::exec::PipelineExec;
 
 /// A plan with some of its windows, one above the other, as joins.
@@ -255,20 +255,10 @@ fn whole_total<'a>(
     keys: &[Arc<dyn PhysicalExpr>],
 ) -> Option<&'a PlainAggregateWindowExpr> {
     let total = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>()?;
-    let is_whole = is_whole(expr.get_window_frame(), expr.order_by().is_empty());
+    let is_whole = frame_end(expr.as_ref()) == Ok(FrameEnd::Partition);
     let is_unordered = UNORDERED.contains(&total.get_aggregate_expr().fun().name());
     let is_of_keys = expr.partition_by() == keys;
     (is_whole && is_unordered && is_of_keys && !is_filtered(total)).then_some(total)
-}
-
-fn is_whole(frame: &WindowFrame, is_unordered: bool) -> bool {
-    let is_open = |bound: &WindowFrameBound, is_start: bool| match bound {
-        WindowFrameBound::Preceding(by) => is_start && by.is_null(),
-        WindowFrameBound::Following(by) => !is_start && by.is_null(),
-        // All rows are peers.
-        WindowFrameBound::CurrentRow => is_unordered && frame.units != WindowFrameUnits::Rows,
-    };
-    is_open(&frame.start_bound, true) && is_open(&frame.end_bound, false)
 }
 
 /// Whether a plan gives the rows of one table.
