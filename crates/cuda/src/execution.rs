@@ -182,6 +182,11 @@ impl CudaExecution {
         Ok(())
     }
 
+    /// Whether all that these launches need is loaded, so that queueing them asks for no memory.
+    pub(crate) fn has_kernels_of(&self, launches: &[Described]) -> bool {
+        launches.iter().all(|launch| self.by_layout.contains_key(&launch.layout))
+    }
+
     fn kernel_for(&mut self, layout: &SegmentLayout) -> Result<usize, CudaError> {
         if let Some(index) = self.by_layout.get(layout) {
             return Ok(*index);

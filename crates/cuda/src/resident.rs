@@ -113,6 +113,8 @@ struct State {
     files: HashMap<Arc<[u8]>, FileId>,
     /// Columns that did not fit what was claimed of them.
     plain: HashSet<ColumnKey>,
+    /// How many columns have left, by whatever way.
+    departures: u64,
     stats: ResidentStats,
 }
 
@@ -157,6 +159,23 @@ impl ResidentColumns {
         self.state().columns.next_round()
     }
 
+    /// How many columns have left so far: while it is the same, all that were here then are here.
+    pub(crate) fn departures(&self) -> u64 {
+        self.state().departures
+    }
+
+    /// Does `work` for a new query while no column leaves, if none has since there were so many [`departures`](Self::departures).
+    /// It must not ask for device memory, nor come back to the cache otherwise.
+    pub(crate) fn while_all_stay<T>(
+        &self,
+        departures: u64,
+        work: impl FnOnce(u64) -> T,
+    ) -> Option<T> {
+        let mut state = self.state();
+        let query = state.columns.next_round();
+        (state.departures == departures).then(|| work(query))
+    }
+
     /// The number of a file in keys. `identity` is whatever bytes differ when the file does.
     pub fn file_id(&self, identity: &Arc<[u8]>) -> FileId {
         let mut state = self.state();
@@ -198,7 +217,9 @@ impl ResidentColumns {
     /// ordered behind the copy. Another copy of the same column is replaced.
     pub fn put(&self, key: ColumnKey, column: ResidentColumn, query: u64) {
         let bytes = column.buffer.capacity_bytes();
-        self.state().columns.insert(key, Kept::new(column), bytes, query);
+        let mut state = self.state();
+        let replaced = state.columns.insert(key, Kept::new(column), bytes, query);
+        state.departures += u64::from(replaced.is_some());
     }
 
     /// Drops the entry used longest ago that no query holds; whether there was one.
@@ -217,6 +238,7 @@ impl State {
     fn evict(&mut self, query: u64) -> bool {
         let evicted = self.columns.take_idle(query).is_some();
         self.stats.evictions += u64::from(evicted);
+        self.departures += u64::from(evicted);
         evicted
     }
 }

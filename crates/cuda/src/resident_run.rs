@@ -19,6 +19,9 @@ use crate::rows::RowOutput;
 use crate::stream_plan::{ColumnOrigin, StreamPlan};
 use crate::stream_program::on_device;
 
+/// Columns that stay where they are.
+pub(crate) type Held = Vec<Arc<Kept<ResidentColumn>>>;
+
 /// Output rows that one launch may yield.
 const LAUNCH_OUTPUT_ROWS: u64 = 16 << 20;
 
@@ -29,7 +32,9 @@ pub struct ResidentRun {
     launches: Vec<Described>,
     columns: Vec<Weak<Kept<ResidentColumn>>>,
     /// The columns, until the first run.
-    held: Option<Vec<Arc<Kept<ResidentColumn>>>>,
+    held: Option<Held>,
+    /// How many columns had left the device when all of these were last seen there.
+    departures: Option<u64>,
     resident_bytes: u64,
     chunks: u64,
 }
@@ -62,6 +67,7 @@ impl ResidentRun {
             launches,
             columns: held.iter().map(Arc::downgrade).collect(),
             held: Some(held),
+            departures: None,
             resident_bytes: plan.own_chunks().map(|chunk| chunk.resident_bytes).sum(),
             chunks: plan.own_chunks().count() as u64,
         })
@@ -84,42 +90,74 @@ impl ResidentRun {
     }
 
     /// The columns, if all of them are still there: as long as they are held, they stay.
-    pub(crate) fn hold(&mut self) -> Option<Vec<Arc<Kept<ResidentColumn>>>> {
-        if let Some(held) = self.held.take() {
-            return Some(held);
-        }
-        let query = self.execution.device().resident().begin_query();
+    fn hold(&self, query: u64) -> Option<Held> {
         let hold = |column: &Weak<Kept<ResidentColumn>>| {
-            let column = column.upgrade()?;
+            let column = column.upgrade().filter(|column| !column.has_left())?;
             column.touch(query);
             Some(column)
         };
         self.columns.iter().map(hold).collect()
     }
 
-    /// Begins to run, from nothing gathered, if the device alone can do all; whether it did.
+    /// Begins to run, from nothing gathered: the columns, and whether the device does all by itself. `None` if a column
+    /// is not there any more.
     ///
     /// # Errors
-    /// [`CudaError::Gpu`].
+    /// [`CudaError::Gpu`]; nothing is under way then.
     ///
     /// # Safety
-    /// `held`, which is what [`Self::hold`] gave, must be kept until [`Self::finish`] or
-    /// [`Self::abandon`] was called.
-    pub(crate) unsafe fn begin(
-        &mut self,
-        held: &[Arc<Kept<ResidentColumn>>],
-    ) -> Result<bool, CudaError> {
-        assert_eq!(held.len(), self.columns.len(), "columns of another run");
-        let same = |(held, own): (&Arc<Kept<ResidentColumn>>, &Weak<Kept<ResidentColumn>>)| {
-            std::ptr::eq(Arc::as_ptr(held), own.as_ptr())
+    /// The columns must be held until [`Self::finish`] or [`Self::abandon`] was called.
+    pub(crate) unsafe fn begin(&mut self) -> Result<Option<(Held, bool)>, CudaError> {
+        let device = Arc::clone(self.execution.device());
+        let resident = device.resident();
+        let known = self.departures.filter(|_| self.execution.has_kernels_of(&self.launches));
+        if let Some(departures) = known {
+            // There may be thousands of columns: they are taken hold of while the device works.
+            let begun = resident.while_all_stay(departures, |query| {
+                // SAFETY: all columns are there, and none leaves before they are held.
+                let has_begun = unsafe { self.queue() }?;
+                let held = self.hold(query);
+                if held.is_none() {
+                    self.abandon();
+                }
+                Ok(held.map(|held| (held, has_begun)))
+            });
+            if let Some(begun) = begun {
+                return begun;
+            }
+        }
+        let departures = resident.departures();
+        let held = match self.held.take() {
+            Some(held) => held,
+            None => match self.hold(resident.begin_query()) {
+                // What leaves from now on is counted beyond `departures`.
+                Some(held) => {
+                    self.departures = Some(departures);
+                    held
+                }
+                None => return Ok(None),
+            },
         };
-        assert!(held.iter().zip(&self.columns).all(same), "columns of another run");
-        self.execution.reset()?;
-        self.execution.stats.resident_bytes = self.resident_bytes;
-        // SAFETY: these are the columns that were described, and they stay held; they are complete
-        // (they were entered when their copies were done), as long as their extents were for these
-        // rows, and nobody writes to them.
-        unsafe { self.execution.queue_described(&self.launches) }
+        // SAFETY: the columns are held.
+        let has_begun = unsafe { self.queue() }?;
+        Ok(Some((held, has_begun)))
+    }
+
+    /// Queues all kernels, if the device alone can do all; whether it did. After an error nothing is under way.
+    ///
+    /// # Safety
+    /// The columns must be there until [`Self::finish`] or [`Self::abandon`] was called.
+    unsafe fn queue(&mut self) -> Result<bool, CudaError> {
+        let queued = self.execution.reset().and_then(|()| {
+            self.execution.stats.resident_bytes = self.resident_bytes;
+            // SAFETY: these are the columns that were described, and they stay; they are complete (they were entered when
+            // their copies were done), as long as their extents were for these rows, and nobody writes to them.
+            unsafe { self.execution.queue_described(&self.launches) }
+        });
+        if queued.is_err() {
+            self.abandon();
+        }
+        queued
     }
 
     /// Does what is left after [`Self::begin`], all if that did nothing; the answer is in the

@@ -8,11 +8,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::catalog::TableProvider;
+use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, TableReference};
 use datafusion::datasource::source_as_provider;
+use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -29,7 +30,7 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 
-use crate::catalog::TableEntry;
+use crate::catalog::{self, TableEntry};
 use crate::exec::{OrderExec, PipelineExec};
 use crate::sql::Headers;
 
@@ -104,13 +105,10 @@ impl PlanCache {
     /// runs it who must be alone.
     pub async fn get(&self, text: &str, context: &SessionContext) -> Result<Option<KnownPlan>> {
         let Some((tables, mut known)) = self.find(text, context) else { return Ok(None) };
-        for (name, table) in tables {
-            let now = context.table_provider(name).await;
-            if !now.is_ok_and(|now| Arc::ptr_eq(&now, &table)) {
-                self.entries.lock().by_text.remove(text);
-                known.loan.iter_mut().for_each(|loan| loan.lent = None);
-                return Ok(None);
-            }
+        if !are_current(&tables, context).await {
+            self.entries.lock().by_text.remove(text);
+            known.loan.iter_mut().for_each(|loan| loan.lent = None);
+            return Ok(None);
         }
         known.plan = reset_plan_states(known.plan)?;
         Ok(Some(known))
@@ -165,6 +163,38 @@ impl PlanCache {
         entries.by_text.clear();
         entries.generation += 1;
     }
+}
+
+/// Whether the names of a plan's tables still mean these: the files of all are looked at together.
+async fn are_current(tables: &Tables, context: &SessionContext) -> bool {
+    let mut own: Option<(Arc<dyn SchemaProvider>, Vec<_>)> = None;
+    for (name, table) in tables {
+        let Ok(schema) = context.state_ref().read().schema_for_ref(name.clone()) else {
+            return false;
+        };
+        if schema.is::<catalog::Tables>() {
+            let (_, known) = own.get_or_insert_with(|| (schema, Vec::new()));
+            known.push((name.table(), table));
+        } else {
+            let now = schema.table(name.table()).await;
+            if !now.is_ok_and(|now| now.is_some_and(|now| Arc::ptr_eq(&now, table))) {
+                return false;
+            }
+        }
+    }
+    let Some((schema, known)) = own else { return true };
+    match schema.downcast_ref::<catalog::Tables>() {
+        Some(tables) => tables.are_current(&known).await,
+        None => false,
+    }
+}
+
+/// The context of a plan that was kept. None of its nodes asks for functions, of which a session has hundreds.
+pub fn context_of_known(state: &SessionState) -> TaskContext {
+    let (id, config) = (state.session_id().to_string(), state.config().clone());
+    let runtime = Arc::clone(state.runtime_env());
+    let (scalar, higher_order, aggregate, window) = Default::default();
+    TaskContext::new(None, id, config, scalar, higher_order, aggregate, window, runtime)
 }
 
 /// Whether nodes of a plan tell each other values in a place that all runs of it have in common.

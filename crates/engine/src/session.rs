@@ -50,7 +50,7 @@ use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
 use crate::panics::{caught, caught_stream};
-use crate::plan_cache::{KnownPlan, Loan, PlanCache, changes_session, tables_of};
+use crate::plan_cache::{KnownPlan, Loan, PlanCache, changes_session, context_of_known, tables_of};
 use crate::planner_memory;
 use crate::planner_rules::optimizer_rules;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
@@ -266,7 +266,10 @@ impl Session {
                 waiting.work(move || async move { session.plan_caught(&text).await }).await?
             }
         };
-        let context = TaskContext::from(&*self.context.state_ref().read());
+        let context = match plan_cached {
+            true => context_of_known(&self.context.state_ref().read()),
+            false => TaskContext::from(&*self.context.state_ref().read()),
+        };
         let context = Arc::new(planner_memory::shared(context, &plan));
         let planning_ms = started.elapsed().as_secs_f64() * 1e3;
         let runner = Arc::clone(&self.runner);

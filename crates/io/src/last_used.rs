@@ -4,24 +4,30 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A shared cached value, and the round in which it was last used.
 #[derive(Debug)]
 pub struct Kept<V> {
     used: AtomicU64,
+    has_left: AtomicBool,
     value: V,
 }
 
 impl<V> Kept<V> {
     /// A value that was never used.
     pub fn new(value: V) -> Arc<Self> {
-        Arc::new(Self { used: AtomicU64::new(0), value })
+        Arc::new(Self { used: AtomicU64::new(0), has_left: AtomicBool::new(false), value })
     }
 
     /// Records its use in a round, without a lock.
     pub fn touch(&self, round: u64) {
         self.used.fetch_max(round, Ordering::Relaxed);
+    }
+
+    /// Whether it was taken out of its cache, so that only its holders keep it.
+    pub fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Acquire)
     }
 
     /// The value, if it has no other holder.
@@ -118,13 +124,15 @@ impl<K: Clone + Eq + Hash, V> LastUsed<K, V> {
 
     /// Forgets all values but keeps the round counter.
     pub fn clear(&mut self) {
-        *self = Self { clock: self.clock, ..Self::default() };
+        let left = std::mem::replace(self, Self { clock: self.clock, ..Self::default() });
+        left.entries.values().for_each(|entry| entry.kept.has_left.store(true, Ordering::Release));
     }
 
     fn remove(&mut self, key: &K) -> Option<Arc<Kept<V>>> {
         let entry = self.entries.remove(key)?;
         self.order.remove(&entry.place);
         self.bytes -= entry.bytes;
+        entry.kept.has_left.store(true, Ordering::Release);
         Some(entry.kept)
     }
 
@@ -185,6 +193,19 @@ mod tests {
             assert!(kept.insert(key, Kept::new(*used), 1, *used).is_none());
         }
         kept
+    }
+
+    #[test]
+    fn what_left_its_cache_knows_it() {
+        let mut kept = kept(&[1, 2, 3]);
+        let [first, second, third] = [0, 1, 2].map(|key| kept.get(&key, 4).unwrap());
+        assert!(kept.take_idle(u64::MAX).is_none() && !first.has_left());
+        assert!(kept.take_oldest().is_some() && first.has_left() && !second.has_left());
+        let replaced = kept.insert(1, Kept::new(7), 1, 5).unwrap();
+        assert!(replaced.has_left() && second.has_left());
+        let again = kept.get(&1, 6).unwrap();
+        kept.clear();
+        assert!(third.has_left() && again.has_left());
     }
 
     #[test]

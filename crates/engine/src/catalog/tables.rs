@@ -45,6 +45,14 @@ pub fn table_notes(name: &str, table: &Arc<dyn TableProvider>) -> Vec<String> {
 /// Tables named by a path that are kept open.
 const PATHS_MAX: usize = 256;
 
+/// What one name means.
+enum Of {
+    /// A table that somebody made.
+    Given(Arc<dyn TableProvider>),
+    /// Files.
+    Files(Arc<FileTable>),
+}
+
 /// Files and folders as tables. Each is opened when it is first named, and anew when its files have changed
 /// since. What is wrong with one is its own error.
 #[derive(Debug, Default)]
@@ -109,11 +117,39 @@ impl Tables {
     /// # Errors
     /// What keeps its files from being a table.
     pub async fn open(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let files = match self.of(name)? {
+            Some(Of::Given(table)) => return Ok(Some(table)),
+            Some(Of::Files(files)) => files,
+            None => return Ok(None),
+        };
+        let kept = self.kept.get().cloned();
+        blocking(move || files.current(kept.as_deref())).await.map(Some)
+    }
+
+    /// Whether these tables are still those of their names, as their files are now.
+    pub(crate) async fn are_current(&self, known: &[(&str, &Arc<dyn TableProvider>)]) -> bool {
+        let mut of_files = Vec::with_capacity(known.len());
+        for (name, known) in known {
+            match self.of(name) {
+                Ok(Some(Of::Given(table))) if Arc::ptr_eq(&table, known) => {}
+                Ok(Some(Of::Files(files))) => of_files.push((files, Arc::clone(known))),
+                _ => return false,
+            }
+        }
+        let kept = self.kept.get().cloned();
+        let is_current = move |(files, known): &(Arc<FileTable>, Arc<dyn TableProvider>)| {
+            files.current(kept.as_deref()).is_ok_and(|now| Arc::ptr_eq(&now, known))
+        };
+        blocking(move || Ok(of_files.iter().all(is_current))).await.unwrap_or(false)
+    }
+
+    /// What a name or path means; `None`: nothing.
+    fn of(&self, name: &str) -> Result<Option<Of>> {
         let slot = self.by_name.read().get(name).cloned();
-        let files = match slot {
-            Some(Slot::Given(table)) => return Ok(Some(table)),
+        Ok(match slot {
+            Some(Slot::Given(table)) => Some(Of::Given(table)),
             Some(Slot::Files(same)) => match same.as_slice() {
-                [one] => Arc::clone(one),
+                [one] => Some(Of::Files(Arc::clone(one))),
                 several => {
                     let paths: Vec<_> = several
                         .iter()
@@ -126,13 +162,8 @@ impl Tables {
                     );
                 }
             },
-            None => match self.by_path(name) {
-                Some(files) => files,
-                None => return Ok(None),
-            },
-        };
-        let kept = self.kept.get().cloned();
-        blocking(move || files.current(kept.as_deref())).await.map(Some)
+            None => self.by_path(name).map(Of::Files),
+        })
     }
 
     /// Whether a name is one that was given, and no path.

@@ -14,6 +14,7 @@ mod output;
 mod plan;
 mod served;
 mod stream;
+mod threads;
 
 pub use order::OrderExec;
 pub use output::Output;

@@ -41,6 +41,7 @@ use headrace_runner::Runner;
 use tokio::sync::mpsc;
 
 use super::stream::{CHANNEL_BATCHES, CancelOnDrop, Guarded};
+use super::threads::on_thread;
 use crate::error::external;
 use crate::floats::one_zero;
 use crate::planner_memory::{batch_bytes, in_pieces};
@@ -332,14 +333,13 @@ enum Message {
     Done(BatchSortReport),
 }
 
-/// Sorts on a thread of its own what comes, until `None`: an async worker never waits for it.
+/// Sorts on a thread that has nothing else to do what comes, until `None`.
 fn spawn(
     mut sort: BatchSort,
     mut unsorted: mpsc::Receiver<Option<RecordBatch>>,
     emit: mpsc::Sender<Message>,
 ) -> Result<()> {
     let body = move || {
-        headrace_io::block_signals();
         let run = || -> Result<Option<BatchSortReport>, OocError> {
             loop {
                 match unsorted.blocking_recv() {
@@ -362,8 +362,7 @@ fn spawn(
         };
         emit.blocking_send(last).ok();
     };
-    let thread = std::thread::Builder::new().name("headrace-sort".into());
-    thread.spawn(body).map(drop).map_err(DataFusionError::from)
+    on_thread(body).map_err(DataFusionError::from)
 }
 
 /// A few rows in their order, without computed columns.

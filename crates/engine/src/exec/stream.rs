@@ -33,6 +33,7 @@ use super::fallback::finish_plan;
 use super::output::Output;
 use super::plan::PipelineExec;
 use super::served::{self, Outcome};
+use super::threads::on_thread;
 use crate::error::{forbidden, run_error};
 use crate::floats::one_nan;
 use crate::planner_memory::in_pieces;
@@ -41,9 +42,6 @@ use crate::rule::types::scalar;
 /// Batches in the channel at once: the reader is never far behind, and a reader that stops
 /// stops the race.
 pub(super) const CHANNEL_BATCHES: usize = 4;
-
-/// Of the thread of a pipeline: expressions have many levels. Pages that it does not reach take no memory.
-const STACK_BYTES: usize = 16 << 20;
 
 enum Message {
     Batch(RecordBatch),
@@ -289,11 +287,10 @@ impl Inbox {
     }
 }
 
-/// Runs on a thread of its own: an async worker never waits for a race.
+/// Runs on a thread that has nothing else to do.
 fn spawn(run: Run, sender: mpsc::Sender<Message>, schema: SchemaRef) -> Result<()> {
     let planned = Arc::clone(run.node.planned());
     let body = move || {
-        headrace_io::block_signals();
         let emit = |batch: RecordBatch| match conform(&batch, &planned.outputs, &schema) {
             Ok(batch) => sender.blocking_send(Message::Batch(batch)).is_ok(),
             Err(error) => {
@@ -310,8 +307,7 @@ fn spawn(run: Run, sender: mpsc::Sender<Message>, schema: SchemaRef) -> Result<(
         };
         let _ = sender.blocking_send(last);
     };
-    let thread = std::thread::Builder::new().name("headrace-race".into()).stack_size(STACK_BYTES);
-    thread.spawn(body).map(drop).map_err(DataFusionError::from)
+    on_thread(body).map_err(DataFusionError::from)
 }
 
 /// A batch in the types of the plan (text as the dictionary that the table has, for one).
