@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use headrace_io::system::GpuFor;
 use headrace_ooc::sort::table::SortKey;
 
 use crate::bench::args::BenchCommand;
@@ -122,6 +123,9 @@ pub struct EngineArgs {
     /// GPUs that take part in a query: all, or their ordinals, such as 0,1.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub devices: String,
+    /// Which of several GPUs take the files below some paths (default: those nearest to their storage).
+    #[arg(long, value_name = "PATH=N", value_delimiter = ',', value_parser = GpuFor::one)]
+    pub gpu_for: Vec<(PathBuf, usize)>,
     /// Record every stage of the race, as Chrome/Perfetto JSON.
     #[arg(long, value_name = "FILE", value_parser = TraceFileParser)]
     pub trace: Option<PathBuf>,
@@ -149,6 +153,7 @@ impl Default for EngineArgs {
             gpu_service: Some("off".into()),
             access: "auto".into(),
             devices: "all".into(),
+            gpu_for: Vec::new(),
             trace: None,
         }
     }

@@ -11,6 +11,7 @@ use headrace_engine::{
     GpuService, Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings,
     parse_access,
 };
+use headrace_io::system::GpuFor;
 
 use crate::args::EngineArgs;
 use crate::error::{CliError, Result};
@@ -25,6 +26,7 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
         fallback: args.fallback.parse().map_err(wrong_setting)?,
         access: parse_access(&args.access).map_err(wrong_setting)?,
         devices: args.devices.parse().map_err(wrong_setting)?,
+        gpu_for: GpuFor(args.gpu_for.clone()),
         gpu_service: match (&args.gpu_service, &args.trace) {
             (Some(given), _) => given.parse().map_err(wrong_setting)?,
             // The races that are recorded are this process's.

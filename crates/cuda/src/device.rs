@@ -129,9 +129,9 @@ impl CudaDevice {
         }))
     }
 
-    /// GPUs that this process sees; 0 without a driver.
-    pub fn count() -> usize {
-        headrace_gpu::probe().devices.len()
+    /// The PCI addresses of the GPUs that this process sees; none without a driver.
+    pub fn addresses() -> Vec<String> {
+        headrace_gpu::probe().devices.into_iter().map(|info| info.pcie_id).collect()
     }
 
     /// Whether the kernel has what it takes to read files past host memory (nvidia-fs).

@@ -98,7 +98,7 @@ pub use layout::SegmentLayout;
 pub use pages::PageOwner;
 pub use program::CudaProgram;
 pub use rows::RowOutput;
-pub use run::{CudaAnswer, CudaRun, ResidentRuns, RunSource, TakeGroups, run_over};
+pub use run::{CudaAnswer, CudaRun, DeviceBytes, ResidentRuns, RunSource, TakeGroups, run_over};
 pub use run_feed::{Rest, StreamPages};
 pub use stream_chunks::{ChunkLimits, ChunkSource, Chunker, SegmentSource, chunked};
 pub use tuning::Tuning;

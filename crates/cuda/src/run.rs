@@ -8,7 +8,6 @@ use headrace_flow::{
     Affinity, BytesByPath, CancelToken, DeviceLane, FeedBounds, Race, RaceError, RaceOptions,
     RaceReport,
 };
-use headrace_io::Kept;
 use headrace_ir::Source;
 use headrace_pipeline::bound::{Bound, BoundSink};
 use headrace_pipeline::state::DenseState;
@@ -22,8 +21,7 @@ use crate::groups_left::{self, GroupsLeft};
 use crate::host_memory::RingNeeds;
 use crate::layout::SegmentLayout;
 use crate::pinned::Ring;
-use crate::resident::ResidentColumn;
-use crate::resident_run::ResidentRun;
+use crate::resident_run::{Held, ResidentRun};
 use crate::rows::RowOutput;
 use crate::run_feed::{Rest, RunFeed};
 use crate::stats::CudaStats;
@@ -41,6 +39,19 @@ pub struct CudaAnswer {
     pub steps: Option<StepsLeft>,
     /// What was done on all devices; the time of kernels is that of the device that took longest.
     pub stats: CudaStats,
+    /// What came to each device, and what was there.
+    pub by_device: Vec<DeviceBytes>,
+}
+
+/// The bytes of columns that a run had on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceBytes {
+    /// The device.
+    pub ordinal: usize,
+    /// Bytes that came.
+    pub came: u64,
+    /// Bytes that were there.
+    pub resident: u64,
 }
 
 /// Takes the groups of a run where they lie, before they are handed over, or why they do not lie on one device;
@@ -300,18 +311,16 @@ impl ResidentRuns {
         take: Option<TakeGroups<'_>>,
     ) -> Result<Option<(CudaAnswer, RaceReport)>, CudaError> {
         let started = Instant::now();
-        let Some(held) = self.runs.iter_mut().map(ResidentRun::hold).collect::<Option<Vec<_>>>()
-        else {
-            return Ok(None);
-        };
         let chunks = self.runs.iter().map(ResidentRun::chunks).sum();
+        let mut held = Vec::with_capacity(self.runs.len());
         // SAFETY: the columns are held until all runs are done, or were waited for.
-        let answers = unsafe { self.answers(&held, output, take) };
-        if answers.is_err() {
+        let answers = unsafe { self.answers(&mut held, output, take) };
+        if !matches!(answers, Ok(Some(_))) {
             self.runs.iter().for_each(ResidentRun::abandon);
         }
         drop(held);
-        let answer = merged(&self.bound, answers?)?;
+        let Some(answers) = answers? else { return Ok(None) };
+        let answer = merged(&self.bound, answers)?;
         let report = RaceReport {
             wall_ns: started.elapsed().as_nanos() as u64,
             chunks,
@@ -326,32 +335,34 @@ impl ResidentRuns {
     }
 
     /// All devices are given their work before the first is waited for; where that is more than
-    /// kernels, each has a thread.
+    /// kernels, each has a thread. `None` if a column has left its device.
     ///
     /// # Safety
-    /// The columns must be held until all answers are there or, after an error, every run was
+    /// What comes to `held` must be kept until all answers are there or, if they do not come, every run was
     /// abandoned.
     unsafe fn answers(
         &mut self,
-        held: &[Vec<Arc<Kept<ResidentColumn>>>],
+        held: &mut Vec<Held>,
         output: &RowOutput<'_>,
         take: Option<TakeGroups<'_>>,
-    ) -> Result<Vec<CudaAnswer>, CudaError> {
+    ) -> Result<Option<Vec<CudaAnswer>>, CudaError> {
         let is_only = self.runs.len() == 1;
         let mut begun = Vec::with_capacity(self.runs.len());
-        for (run, held) in self.runs.iter_mut().zip(held) {
+        for run in &mut self.runs {
             // SAFETY: as promised.
-            let has_begun = unsafe { run.begin(held) }?;
+            let Some((columns, has_begun)) = unsafe { run.begin() }? else { return Ok(None) };
+            held.push(columns);
             begun.push((run, has_begun));
         }
         let finish = |_, (run, has_begun): (&mut ResidentRun, bool)| {
             // SAFETY: as promised.
             answer(unsafe { run.finish(has_begun, output) }?, output, is_only, take)
         };
-        match begun.iter().all(|(_, has_begun)| *has_begun) {
+        let answers = match begun.iter().all(|(_, has_begun)| *has_begun) {
             true => begun.into_iter().map(|run| finish(0, run)).collect(),
             false => on_each(begun, finish),
-        }
+        };
+        answers.map(Some)
     }
 }
 
@@ -398,7 +409,9 @@ fn answer(
         execution.hand_over(output, is_only)?;
     }
     let (state, stats) = (execution.take_dense()?, execution.stats);
-    Ok(CudaAnswer { state, steps: execution.steps_left()?, stats })
+    let ordinal = execution.device().device().info().ordinal;
+    let bytes = DeviceBytes { ordinal, came: stats.h2d_bytes, resident: stats.resident_bytes };
+    Ok(CudaAnswer { state, steps: execution.steps_left()?, stats, by_device: vec![bytes] })
 }
 
 /// What the steps left on all devices that ran any; `None` if these ran them in several orders.
@@ -421,7 +434,8 @@ fn steps_together<'a>(answers: impl Iterator<Item = Option<&'a StepsLeft>>) -> O
 /// The answers of all devices as one.
 fn merged(bound: &Bound, answers: Vec<CudaAnswer>) -> Result<CudaAnswer, CudaError> {
     let steps = steps_together(answers.iter().map(|answer| answer.steps.as_ref()));
-    let mut whole = CudaAnswer { steps, ..CudaAnswer::default() };
+    let by_device = answers.iter().flat_map(|answer| answer.by_device.clone()).collect();
+    let mut whole = CudaAnswer { steps, by_device, ..CudaAnswer::default() };
     for CudaAnswer { state, stats, .. } in answers {
         match (&mut whole.state, state) {
             (Some(whole), Some(part)) => {

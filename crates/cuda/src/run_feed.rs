@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use headrace_flow::{BoxError, ChunkFeed, FedChunk, NextChunk};
+use headrace_io::Lanes;
 use headrace_ir::pages::PagePlan;
 
 use crate::device::CudaDevice;
@@ -68,9 +69,10 @@ impl fmt::Debug for RunFeed {
 }
 
 impl RunFeed {
-    fn fed(&self, payload: ChunkSource, lane: usize, is_bound: bool) -> FedChunk<ChunkSource> {
+    fn fed(&self, payload: ChunkSource, lane: usize, stays: bool) -> FedChunk<ChunkSource> {
         let (reads, files) = payload.reads(&self.read);
-        FedChunk { reads, files, lane: Some(lane), is_bound, payload, ..FedChunk::default() }
+        let takers = if stays { Lanes::NONE } else { payload.near() };
+        FedChunk { reads, files, lane: Some(lane), takers, payload, ..FedChunk::default() }
     }
 
     /// A segment of pages whose rows a device has kept comes with them.

@@ -1,13 +1,13 @@
 //! Segments on their way to devices: which device a segment is dealt to, and what is read of a
 //! chunk of them.
 //!
-//! Segments are dealt to GPUs by file, batch and row. A chunk belongs to the GPU that holds most of its reads, and
-//! where a run fits its GPUs, none takes another's chunks.
+//! Segments are dealt to the GPUs near their file by file, batch and row. A chunk belongs to the GPU that holds most of its reads, and
+//! where a run fits its GPUs, none takes another's chunks. Else an idle GPU takes those of another that are as near to it.
 
 use std::sync::Arc;
 
 use headrace_flow::{DEVICE_ALIGN_BYTES, ReadSpec};
-use headrace_io::{Placement, ReadAt};
+use headrace_io::{Lanes, Placement, ReadAt};
 use headrace_ir::{Extent, Segment};
 
 use crate::resident::KeptPages;
@@ -30,10 +30,12 @@ pub struct SegmentSource {
     pub stamp: u64,
     /// The rows of its pages, where a device has kept them: nothing of it is read.
     pub kept: Option<KeptPages>,
+    /// The devices that are nearest to where the extents lie.
+    pub near: Lanes,
 }
 
 impl SegmentSource {
-    /// One of `devices` devices, the same in each query, or the one that has kept its rows.
+    /// One of the nearest of `devices` devices, the same in each query, or the one that has kept its rows.
     fn device(&self, devices: usize) -> usize {
         if let Some(kept) = &self.kept {
             return kept.device;
@@ -47,7 +49,12 @@ impl SegmentSource {
             _ => self.segment.first_row / u64::from(self.segment.rows.max(1)),
         };
         let number = (file >> 32).wrapping_add(u64::from(self.segment.batch)).wrapping_add(part);
-        (number % devices.max(1) as u64) as usize
+        let near = match self.near.of(devices).count() {
+            0 => Lanes::ALL,
+            _ => self.near,
+        };
+        let among = near.of(devices).count().max(1) as u64;
+        near.of(devices).nth((number % among) as usize).unwrap_or(0)
     }
 
     /// Bytes that it takes of a slot, all columns read.
@@ -88,6 +95,11 @@ impl ChunkSource {
     /// Rows of all segments.
     pub fn rows(&self) -> u64 {
         self.segments.iter().map(|source| u64::from(source.rows())).sum()
+    }
+
+    /// The devices that are near to all of it.
+    pub(crate) fn near(&self) -> Lanes {
+        self.segments.iter().fold(Lanes::ALL, |near, source| near.and(source.near))
     }
 
     /// Whether it is rows that a device has kept: no other can take it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result, plan_err};
-use headrace_runner::{SettingError, Settings, parse_access};
+use headrace_runner::{SettingError, Settings, parse_access, parse_gpu_for};
 
 /// The settings that SQL can change, as an extension of DataFusion's options.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ fn wrong_value(error: SettingError) -> DataFusionError {
     DataFusionError::Plan(error.to_string())
 }
 
-const NAMES: [(&str, &str); 8] = [
+const NAMES: [(&str, &str); 9] = [
     (
         "processor",
         "What runs pipelines: auto (what is expected to be done first), cpu, cuda or off",
@@ -47,6 +47,10 @@ const NAMES: [(&str, &str); 8] = [
     ("threads", "Threads that execute a pipeline on the CPU"),
     ("chunk_bytes", "Largest chunk that a worker takes at once, in bytes"),
     ("devices", "GPUs that take part: all, or their ordinals, such as 0,1"),
+    (
+        "gpu_for",
+        "Which of several GPUs take the files below some paths, such as /data1=0,/data2=1; those of other files are the nearest to their storage",
+    ),
     (
         "gpu_service",
         "The process that owns the GPUs and runs pipelines over Arrow files: auto (this user's, if it runs), off, or the folder of its socket",
@@ -82,6 +86,7 @@ impl HeadraceConfig {
             "threads" => settings.threads.to_string(),
             "chunk_bytes" => settings.chunk_bytes.to_string(),
             "devices" => settings.devices.to_string(),
+            "gpu_for" => settings.gpu_for.to_string(),
             "gpu_service" => settings.gpu_service.to_string(),
             "statement_timeout" => format!("{}ms", self.statement_timeout.as_millis()),
             _ => return None,
@@ -115,6 +120,7 @@ impl ExtensionOptions for HeadraceConfig {
             "threads" => settings.threads = positive(key, value)?,
             "chunk_bytes" => settings.chunk_bytes = positive(key, value)? as u64,
             "devices" => settings.devices = value.parse().map_err(wrong_value)?,
+            "gpu_for" => settings.gpu_for = parse_gpu_for(value).map_err(wrong_value)?,
             "gpu_service" => settings.gpu_service = value.parse().map_err(wrong_value)?,
             "statement_timeout" => self.statement_timeout = duration(value)?,
             _ => {

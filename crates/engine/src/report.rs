@@ -64,6 +64,10 @@ pub(crate) fn report_lines(report: &RunReport, limits: &Result<Limits, String>) 
     if report.streamed.spilled_bytes > 0 {
         lines.push(format!("groups spilled {}", decimal_bytes(report.streamed.spilled_bytes)));
     }
+    lines.extend(report.streamed.gpus.iter().map(|gpu| {
+        let (came, resident) = (decimal_bytes(gpu.came_bytes), decimal_bytes(gpu.resident_bytes));
+        format!("GPU {}: {came} came, {resident} were there", gpu.gpu)
+    }));
     lines.extend(race.path_reasons.iter().map(|reason| format!("path: {reason}")));
     lines
 }

@@ -4,14 +4,14 @@
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
-use headrace_io::{FedChunk, ReadSpec};
+use headrace_io::{FedChunk, Lanes, ReadSpec};
 use parking_lot::Mutex;
 
 use crate::feed::Chunks;
 use crate::{Race, RaceError};
 
-/// Maximum of a feed's chunks waiting on the lists, per lane, not counting bound ones: the race's
-/// look-ahead.
+/// Maximum of a feed's chunks waiting on the lists, per lane, not counting those that only some lanes may take: the
+/// race's look-ahead.
 const AHEAD_PER_LANE: usize = 16;
 
 /// The device for a chunk, if the chunk's feed does not say: the one nearest to its file's storage.
@@ -57,18 +57,35 @@ impl Affinity {
 pub(crate) struct Schedule<'a, P> {
     race: &'a Race<P>,
     affinity: &'a Affinity,
+    lanes: usize,
     state: Mutex<State<P>>,
 }
 
 #[derive(Debug)]
 struct State<P> {
-    /// By lane: chunks that it takes unless an idle lane steals them.
-    lists: Vec<VecDeque<FedChunk<P>>>,
-    /// By lane: chunks that only it takes, first.
-    bound: Vec<VecDeque<FedChunk<P>>>,
+    /// For each group of lanes that chunks may be stolen by: all, first, and what others came.
+    lists: Vec<Lists<P>>,
     chunks: Chunks<P>,
     ahead_max: usize,
     in_turn: usize,
+}
+
+/// Chunks that wait, which some lanes may steal.
+#[derive(Debug)]
+struct Lists<P> {
+    takers: Lanes,
+    /// By the lane that takes them unless another steals them.
+    by_lane: Vec<VecDeque<FedChunk<P>>>,
+}
+
+impl<P> Lists<P> {
+    fn new(takers: Lanes, lanes: usize) -> Self {
+        Self { takers, by_lane: (0..lanes).map(|_| VecDeque::new()).collect() }
+    }
+
+    fn len(&self) -> usize {
+        self.by_lane.iter().map(VecDeque::len).sum()
+    }
 }
 
 /// A chunk to work on.
@@ -87,10 +104,9 @@ impl<'a, P: Default> Schedule<'a, P> {
     pub fn new(race: &'a Race<P>, lanes: usize, affinity: &'a Affinity) -> Result<Self, RaceError> {
         let chunks = Chunks::of(race)?;
         let ahead_max = if chunks.is_list() { usize::MAX } else { lanes * AHEAD_PER_LANE };
-        let lists = || (0..lanes).map(|_| VecDeque::new()).collect();
-        let (lists, bound) = (lists(), lists());
-        let state = Mutex::new(State { lists, bound, chunks, ahead_max, in_turn: 0 });
-        Ok(Schedule { race, affinity, state })
+        let lists = vec![Lists::new(Lanes::ALL, lanes)];
+        let state = Mutex::new(State { lists, chunks, ahead_max, in_turn: 0 });
+        Ok(Schedule { race, affinity, lanes, state })
     }
 
     /// The next chunk for a lane: each is given out once. If there is none, either all were given
@@ -100,31 +116,35 @@ impl<'a, P: Default> Schedule<'a, P> {
     /// Those of the feed.
     pub fn take(&self, lane: usize, waker: &Waker) -> Result<Option<Taken<P>>, RaceError> {
         let mut state = self.state.lock();
-        let State { lists, bound, chunks, ahead_max, in_turn } = &mut *state;
-        if let Some(chunk) = bound[lane].pop_front().or_else(|| lists[lane].pop_front()) {
+        let State { lists, chunks, ahead_max, in_turn } = &mut *state;
+        // What others may not take comes first: they wait for the rest of it.
+        if let Some(chunk) = lists.iter_mut().rev().find_map(|list| list.by_lane[lane].pop_front())
+        {
             return Ok(Some(Taken { chunk, stolen: false }));
         }
-        let mut ahead: usize = lists.iter().map(VecDeque::len).sum();
+        let mut ahead = lists[0].len();
         while ahead < *ahead_max
             && let Poll::Ready(Some(chunk)) = chunks.poll_next(self.race, waker)
         {
             let chunk = chunk?;
-            let owner = self.affinity.of(&chunk, lists.len()).unwrap_or_else(|| {
+            let owner = self.affinity.of(&chunk, self.lanes).unwrap_or_else(|| {
                 *in_turn += 1;
-                (*in_turn - 1) % lists.len()
+                (*in_turn - 1) % self.lanes
             });
             if owner == lane {
                 return Ok(Some(Taken { chunk, stolen: false }));
             }
-            if chunk.is_bound {
-                bound[owner].push_back(chunk);
-            } else {
-                lists[owner].push_back(chunk);
-                ahead += 1;
-            }
+            ahead += usize::from(chunk.takers == Lanes::ALL);
+            let at = lists.iter().position(|list| list.takers == chunk.takers);
+            let at = at.unwrap_or_else(|| {
+                lists.push(Lists::new(chunk.takers, self.lanes));
+                lists.len() - 1
+            });
+            lists[at].by_lane[owner].push_back(chunk);
         }
         // From the end: what its owner would come to last.
-        let longest = lists.iter_mut().max_by_key(|list| list.len());
+        let may_take = lists.iter_mut().filter(|list| list.takers.has(lane));
+        let longest = may_take.flat_map(|list| &mut list.by_lane).max_by_key(|list| list.len());
         let chunk = longest.and_then(VecDeque::pop_back);
         Ok(chunk.map(|chunk| Taken { chunk, stolen: true }))
     }
@@ -145,7 +165,10 @@ impl<'a, P: Default> Schedule<'a, P> {
 impl<P> State<P> {
     /// Whether a list has a chunk that the lane may take.
     fn has_for(&self, lane: usize) -> bool {
-        !self.bound[lane].is_empty() || !self.lists.iter().all(VecDeque::is_empty)
+        let has = |list: &Lists<P>| {
+            !list.by_lane[lane].is_empty() || (list.takers.has(lane) && list.len() > 0)
+        };
+        self.lists.iter().any(has)
     }
 }
 
@@ -157,17 +180,15 @@ mod tests {
 
     use crate::{CancelToken, ChunkSpec, RaceOptions};
 
-    /// Chunks whose lanes are these, with whether they are bound to them.
+    /// Chunks whose lanes are these, with who else may take them.
     #[derive(Debug)]
-    struct Lanes(VecDeque<(Option<usize>, bool)>);
+    struct Dealt(VecDeque<(Option<usize>, Lanes)>);
 
-    impl ChunkFeed for Lanes {
+    impl ChunkFeed for Dealt {
         fn poll_next(&mut self, _waker: &Waker) -> NextChunk {
-            Poll::Ready(
-                self.0
-                    .pop_front()
-                    .map(|(lane, is_bound)| Ok(FedChunk { lane, is_bound, ..FedChunk::default() })),
-            )
+            let next = self.0.pop_front();
+            let chunk = |(lane, takers)| Ok(FedChunk { lane, takers, ..FedChunk::default() });
+            Poll::Ready(next.map(chunk))
         }
     }
 
@@ -176,8 +197,12 @@ mod tests {
         Race::new(Vec::new(), chunks, RaceOptions::default(), CancelToken::new()).unwrap()
     }
 
-    fn fed(lanes: impl IntoIterator<Item = Option<usize>>, is_bound: bool) -> Race {
-        let feed = Box::new(Lanes(lanes.into_iter().map(|lane| (lane, is_bound)).collect()));
+    fn fed(lanes: impl IntoIterator<Item = Option<usize>>, takers: Lanes) -> Race {
+        feeding(lanes.into_iter().map(|lane| (lane, takers)).collect())
+    }
+
+    fn feeding(chunks: VecDeque<(Option<usize>, Lanes)>) -> Race {
+        let feed = Box::new(Dealt(chunks));
         Race::fed(feed, FeedBounds::default(), RaceOptions::default(), CancelToken::new())
     }
 
@@ -216,7 +241,7 @@ mod tests {
     #[test]
     fn chunks_may_prefer_a_lane_of_their_own() {
         let (race, none) =
-            (fed([Some(1), Some(1), Some(0), Some(7), None], false), Affinity::none());
+            (fed([Some(1), Some(1), Some(0), Some(7), None], Lanes::ALL), Affinity::none());
         let schedule = Schedule::new(&race, 2, &none).unwrap();
         // There is no lane 7, and nothing was said of the last: they are dealt out in turn.
         assert_eq!([take(&schedule, 0), take(&schedule, 0)], [Some((2, false)), Some((3, false))]);
@@ -224,9 +249,9 @@ mod tests {
     }
 
     #[test]
-    fn bound_chunks_wait_for_their_lane_and_keep_no_other_from_its_own() {
+    fn chunks_that_none_may_steal_wait_for_their_lane_and_keep_no_other_from_its_own() {
         let lanes = vec![Some(0); 1000].into_iter().chain([Some(1)]);
-        let (race, none) = (fed(lanes, true), Affinity::none());
+        let (race, none) = (fed(lanes, Lanes::NONE), Affinity::none());
         let schedule = Schedule::new(&race, 2, &none).unwrap();
         assert_eq!(all_of(&schedule, 1), [(1000, false)]);
         assert!(schedule.is_finished(1) && !schedule.has_more(1));
@@ -236,8 +261,23 @@ mod tests {
     }
 
     #[test]
+    fn chunks_near_some_lanes_are_stolen_by_these_alone() {
+        let near: Lanes = [0, 1].into_iter().collect();
+        let chunks = vec![(Some(0), near); 3].into_iter().chain([(Some(2), Lanes::ALL)]);
+        let (race, none) = (feeding(chunks.collect()), Affinity::none());
+        let schedule = Schedule::new(&race, 4, &none).unwrap();
+        // Lane 3 is near none of the first, and looks past them.
+        assert_eq!(take(&schedule, 3), Some((3, true)));
+        assert!(take(&schedule, 3).is_none() && schedule.is_finished(3) && !schedule.has_more(3));
+        assert!(take(&schedule, 2).is_none() && !schedule.is_finished(1));
+        assert_eq!(take(&schedule, 1), Some((2, true)));
+        assert_eq!(all_of(&schedule, 0), [(0, false), (1, false)]);
+        assert!((0..4).all(|lane| schedule.is_finished(lane)));
+    }
+
+    #[test]
     fn a_feed_is_asked_for_no_more_than_is_wanted_soon() {
-        let (race, none) = (fed(vec![Some(0); 1000], false), Affinity::none());
+        let (race, none) = (fed(vec![Some(0); 1000], Lanes::ALL), Affinity::none());
         let schedule = Schedule::new(&race, 2, &none).unwrap();
         // Lane 1 has nothing of its own: it looks a bounded way ahead, and takes the last of that.
         let ahead = 2 * AHEAD_PER_LANE;

@@ -31,6 +31,47 @@ impl ReadSpec {
     }
 }
 
+/// Some of the lanes of a race, one for each of its devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lanes(u64);
+
+impl Lanes {
+    /// All, however many there are.
+    pub const ALL: Self = Self(u64::MAX);
+
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// Whether a lane is one of them. Those beyond the first 64 are only among all.
+    pub fn has(self, lane: usize) -> bool {
+        self == Self::ALL || (lane < u64::BITS as usize && self.0 & (1 << lane) != 0)
+    }
+
+    /// Those that both have.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Of so many lanes those that are among them.
+    pub fn of(self, lanes: usize) -> impl Iterator<Item = usize> {
+        (0..lanes).filter(move |&lane| self.has(lane))
+    }
+}
+
+impl Default for Lanes {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl FromIterator<usize> for Lanes {
+    fn from_iter<T: IntoIterator<Item = usize>>(lanes: T) -> Self {
+        let lanes = lanes.into_iter().filter(|&lane| lane < u64::BITS as usize);
+        Self(lanes.fold(0, |all, lane| all | (1 << lane)))
+    }
+}
+
 /// A chunk: the unit that a consumer gets.
 #[derive(Debug, Clone, Default)]
 pub struct FedChunk<P = ()> {
@@ -43,9 +84,8 @@ pub struct FedChunk<P = ()> {
     pub files: Vec<Arc<dyn ReadAt>>,
     /// The preferred device, if there are several; an idle one may steal the chunk. `None`: any.
     pub lane: Option<usize>,
-    /// Whether no other device may take it, even when idle: it leaves data on that device that
-    /// later races look for there.
-    pub is_bound: bool,
+    /// The devices that may take it when they are idle, beside the preferred one.
+    pub takers: Lanes,
     /// What the consumer has to know.
     pub payload: P,
 }

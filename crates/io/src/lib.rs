@@ -67,7 +67,7 @@ pub mod write;
 
 pub use budget::{MemoryBudget, MemoryUse, MemoryUses, OutOfBudget, Reclaim, Reservation};
 pub use byte_lock::ByteLock;
-pub use chunk::{BoxError, ChunkFeed, FedChunk, FeedBounds, NextChunk, ReadSpec};
+pub use chunk::{BoxError, ChunkFeed, FedChunk, FeedBounds, Lanes, NextChunk, ReadSpec};
 pub use engine::{Completion, CompletionSink, Engine, Transferred, Window, block_signals};
 pub use engines::{DirectEngine, Engines, NoEngine};
 pub use error::IoError;

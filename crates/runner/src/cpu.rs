@@ -67,7 +67,8 @@ pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
     let finish_ms = finishing.elapsed().as_secs_f64() * 1e3;
     let spilled_bytes = options.spilled.spilled_bytes();
     let race = report;
-    Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes, groups_brought: 0, steps })
+    let (groups_brought, gpus) = (0, Vec::new());
+    Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes, groups_brought, gpus, steps })
 }
 
 /// Parts by rows alone, so that what was read of a column is found again whatever columns a query

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headrace_cuda::{
-    ChunkLimits, ChunkSource, Chunker, CudaAnswer, CudaDevice, CudaProgram, CudaRun, GroupsLeft,
-    Rest, RowOutput, RunSource, RunUnderWay, SegmentLayout, SegmentSource, Tuning, chunked,
+    ChunkLimits, ChunkSource, Chunker, CudaAnswer, CudaDevice, CudaProgram, CudaRun, DeviceBytes,
+    GroupsLeft, Rest, RowOutput, RunSource, RunUnderWay, SegmentLayout, SegmentSource, Tuning,
+    chunked,
 };
 use headrace_flow::{AccessPath, RaceOptions, RaceReport};
 use headrace_format::ChunkOptions;
-use headrace_io::EXTENT_ALIGN_BYTES;
+use headrace_io::{EXTENT_ALIGN_BYTES, Lanes};
 use headrace_ir::Pipeline;
 use headrace_pipeline::bind::{BindOptions, Lookups, bind};
 use headrace_pipeline::bound::{BoundSink, Grouping};
@@ -20,8 +21,10 @@ use headrace_pipeline::{Bound, ExecError, WhyNot};
 use crate::chunks::{self, Planned};
 use crate::decoded::{How, batches_of};
 use crate::error::RunError;
+use crate::near::NearGpus;
 use crate::pages::TablePages;
 use crate::prepared::Prepared;
+use crate::report::GpuBytes;
 use crate::segments::Segments;
 use crate::settings::Devices;
 use crate::table::StreamTable;
@@ -145,8 +148,9 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
             pages.check(&bound, &program.columns_read())?;
         }
     }
-    let Dealt { ordinals, devices, planned, notes } =
+    let Dealt { ordinals, devices, planned, near, notes } =
         deal(task, first, (is_all, chunk_limits(pages.is_some())), has_hashed_groups(&bound))?;
+    let segments = segments.dealt_to(near);
     let rest = (!is_all).then(|| rest(segments, devices.len(), pages.as_ref()));
     let run = CudaRun::new(&devices, &bound, RunSource { layout, planned, rest })?;
     let bind_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -234,7 +238,9 @@ struct Dealt {
     /// Those that have chunks, or may get some; a chunk's device counts these.
     devices: Vec<Arc<CudaDevice>>,
     planned: Vec<ChunkSource>,
-    /// Why not all take part.
+    /// Which of the devices are near to the files, if there are several.
+    near: Option<NearGpus>,
+    /// Why not all take part, and how far they are.
     notes: Vec<String>,
 }
 
@@ -264,7 +270,12 @@ fn deal(
             several = 1;
             notes.push("groups of any keys are made on one GPU, which holds the columns".into());
         }
-        let mut planned = chunked(segments.iter().cloned(), several, limits);
+        let mut near = NearGpus::of(gpus, &ordinals[..several], &task.settings.gpu_for);
+        let dealt = segments.iter().cloned().map(|source| match &mut near {
+            Some(near) => near.deal(source),
+            None => source,
+        });
+        let mut planned = chunked(dealt, several, limits);
         let used = match is_all {
             true => used_devices(&mut planned),
             false => (0..several).collect(),
@@ -278,7 +289,8 @@ fn deal(
             continue;
         }
         let devices = opened.into_iter().flatten().collect();
-        return Ok(Dealt { ordinals, devices, planned, notes });
+        notes.extend(near.iter().flat_map(|near| near.notes().to_vec()));
+        return Ok(Dealt { ordinals, devices, planned, near, notes });
     }
 }
 
@@ -287,8 +299,12 @@ fn used_devices(chunks: &mut [ChunkSource]) -> Vec<usize> {
     let mut used: Vec<usize> = chunks.iter().map(|chunk| chunk.device).collect();
     used.sort_unstable();
     used.dedup();
+    let place = |device: usize| used.partition_point(|used| *used < device);
     for chunk in chunks {
-        chunk.device = used.partition_point(|device| *device < chunk.device);
+        chunk.device = place(chunk.device);
+        for source in chunk.segments.iter_mut().filter(|source| source.near != Lanes::ALL) {
+            source.near = used.iter().copied().filter(|u| source.near.has(*u)).map(place).collect();
+        }
     }
     if used.is_empty() { vec![0] } else { used }
 }
@@ -336,8 +352,29 @@ impl Answered<'_> {
             None => Done::steps(&bound.places, |_| None),
         };
         let groups_brought = answer.stats.groups_brought;
-        Ok(Done { output, scope, race, bind_ms, finish_ms, spilled_bytes, groups_brought, steps })
+        let gpus = gpu_bytes(&answer.by_device);
+        Ok(Done {
+            output,
+            scope,
+            race,
+            bind_ms,
+            finish_ms,
+            spilled_bytes,
+            groups_brought,
+            gpus,
+            steps,
+        })
     }
+}
+
+/// What each of several GPUs had.
+fn gpu_bytes(by_device: &[DeviceBytes]) -> Vec<GpuBytes> {
+    let bytes = |&DeviceBytes { ordinal, came, resident }: &DeviceBytes| GpuBytes {
+        gpu: ordinal,
+        came_bytes: came,
+        resident_bytes: resident,
+    };
+    if by_device.len() > 1 { by_device.iter().map(bytes).collect() } else { Vec::new() }
 }
 
 #[cfg(test)]

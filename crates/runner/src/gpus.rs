@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use headrace_cuda::{CudaDevice, CudaOptions, compile_fixed};
 use headrace_io::MemoryBudget;
+use headrace_io::system::PciAddress;
 use headrace_pipeline::WhyNot;
 use parking_lot::Mutex;
 
@@ -18,7 +19,8 @@ type Opened = Result<Arc<CudaDevice>, WhyNot>;
 pub(crate) struct Gpus {
     options: CudaOptions,
     budget: Arc<MemoryBudget>,
-    count: OnceLock<usize>,
+    /// By ordinal, as far as they are known.
+    addresses: OnceLock<Vec<Option<PciAddress>>>,
     /// By ordinal. Locked while one is opened: a second one would only wait for the driver.
     opened: Mutex<BTreeMap<usize, Opened>>,
     /// Those that are open. Reading them does not wait for one that is being opened.
@@ -32,14 +34,25 @@ impl Gpus {
         Self {
             options,
             budget,
-            count: OnceLock::new(),
+            addresses: OnceLock::new(),
             opened: Mutex::default(),
             ready: Mutex::default(),
         }
     }
 
+    fn all_addresses(&self) -> &[Option<PciAddress>] {
+        let find = || CudaDevice::addresses().iter().map(|address| address.parse().ok()).collect();
+        self.addresses.get_or_init(find)
+    }
+
     fn count(&self) -> usize {
-        *self.count.get_or_init(CudaDevice::count)
+        self.all_addresses().len()
+    }
+
+    /// Where GPUs are on the PCI bus; `None` where nobody knows that of one.
+    pub(crate) fn addresses(&self, ordinals: &[usize]) -> Option<Vec<PciAddress>> {
+        let all = self.all_addresses();
+        ordinals.iter().map(|&ordinal| all.get(ordinal).copied().flatten()).collect()
     }
 
     /// The GPUs to use: those that were asked for, or all that did not fail to open. Of the
@@ -94,7 +107,7 @@ mod tests {
     #[test]
     fn a_gpu_that_does_not_open_is_left_out_and_named() {
         let gpus = Gpus::new(CudaOptions::default(), &MemoryBudget::new(0));
-        gpus.count.set(3).unwrap_or_default();
+        gpus.addresses.set(vec![None; 3]).unwrap_or_default();
         assert_eq!(gpus.ordinals(&Devices::All), (vec![0, 1, 2], vec![]));
         gpus.opened.lock().insert(1, Err(WhyNot::new("broken")));
         let note = "GPU 1 is not used: broken".to_string();

@@ -55,6 +55,7 @@ mod gpus;
 mod graph;
 mod memory;
 mod merge;
+mod near;
 mod over_stage;
 mod pages;
 mod partitioned;
@@ -81,11 +82,11 @@ pub use bounds::{Interval, bounds};
 pub use error::{ErrorClass, RunError};
 pub use memory::MemorySplit;
 pub use progress::{Given, Progress};
-pub use report::{Place, RunReport, Served, StageReport, StepRows};
+pub use report::{GpuBytes, Place, RunReport, Served, StageReport, StepRows};
 pub use run::{Request, on_cpu};
 pub use runner::{Runner, RunnerOptions};
 pub use settings::{
-    Devices, Fallback, GpuService, Processor, SettingError, Settings, parse_access,
+    Devices, Fallback, GpuService, Processor, SettingError, Settings, parse_access, parse_gpu_for,
 };
 pub use share::ThreadShare;
 pub use table::{Remarks, StreamTable};

@@ -151,6 +151,7 @@ impl Run<'_> {
             finish_ms: ms_since(started),
             spilled_bytes,
             groups_brought: 0,
+            gpus: Vec::new(),
             steps,
         };
         Ok(Streamed { done, processor, why_not })

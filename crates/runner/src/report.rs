@@ -85,8 +85,22 @@ pub struct StageReport {
     /// Hashed groups that came from GPUs.
     #[serde(default)]
     pub groups_brought: u64,
+    /// What each of several GPUs had of the columns.
+    #[serde(default)]
+    pub gpus: Vec<GpuBytes>,
     /// The race.
     pub race: RaceReport,
+}
+
+/// The bytes of columns that one of several GPUs worked on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuBytes {
+    /// The GPU.
+    pub gpu: usize,
+    /// Bytes that came to it.
+    pub came_bytes: u64,
+    /// Bytes that were there.
+    pub resident_bytes: u64,
 }
 
 impl StageReport {

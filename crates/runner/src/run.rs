@@ -118,6 +118,7 @@ impl Streamed {
             finish_ms: *finish_ms,
             spilled_bytes: *spilled_bytes,
             groups_brought: self.done.groups_brought,
+            gpus: self.done.gpus.clone(),
             race: race.clone(),
             ..StageReport::default()
         }

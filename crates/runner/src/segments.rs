@@ -12,12 +12,13 @@ use std::task::{Poll, Waker};
 use headrace_cuda::SegmentSource;
 use headrace_flow::RaceError;
 use headrace_format::{FeedFacts, Table};
-use headrace_io::{ChunkFeed, FedChunk, NextChunk};
+use headrace_io::{ChunkFeed, FedChunk, Lanes, NextChunk};
 use headrace_ir::Chunk;
 use parking_lot::Mutex;
 
 use crate::chunks::TableFeed;
 use crate::error::RunError;
+use crate::near::NearGpus;
 use crate::pages::TablePages;
 use crate::task::Task;
 
@@ -40,6 +41,8 @@ pub struct Segments {
     keeps: bool,
     is_stream: bool,
     pages: Option<Arc<TablePages>>,
+    /// Which GPUs are near, once it is known which take part.
+    near: Option<NearGpus>,
 }
 
 impl Segments {
@@ -63,7 +66,13 @@ impl Segments {
             keeps: table.policy().keeps(),
             is_stream: table.comes_once(),
             pages: pages.cloned(),
+            near: None,
         }
+    }
+
+    /// Deals those that are not planned to the nearest GPUs.
+    pub fn dealt_to(self, near: Option<NearGpus>) -> Self {
+        Self { near, ..self }
     }
 
     /// What is known before the first.
@@ -104,9 +113,14 @@ impl Segments {
                 _ => (self.identity(segment.file), None),
             };
             let (columns, stamp) = (Arc::clone(&self.columns), stamp.unwrap_or(0));
-            SegmentSource { segment, from, file, columns, stamp, kept: None }
+            let near = Lanes::ALL;
+            SegmentSource { segment, from, file, columns, stamp, kept: None, near }
         };
-        fed.payload.segments.into_iter().map(source).collect()
+        let sources: Vec<_> = fed.payload.segments.into_iter().map(source).collect();
+        match &mut self.near {
+            Some(near) => sources.into_iter().map(|source| near.deal(source)).collect(),
+            None => sources,
+        }
     }
 
     /// What makes columns of a file the same in a later query; `None` where none are kept.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use headrace_flow::AccessPath;
+use headrace_io::system::GpuFor;
 use serde::{Deserialize, Serialize};
 
 use crate::share::ThreadShare;
@@ -157,6 +158,19 @@ named_values!(Processor, "processor",
     Processor::Cuda => "cuda", Processor::Off => "off");
 named_values!(Fallback, "fallback", Fallback::Allow => "allow", Fallback::Forbid => "forbid");
 
+/// Which GPUs take the files below some paths.
+///
+/// # Errors
+/// [`SettingError`].
+pub fn parse_gpu_for(text: &str) -> Result<GpuFor, SettingError> {
+    text.parse().map_err(|_| SettingError {
+        setting: "gpu_for",
+        text: text.to_string(),
+        valid: "paths with the ordinals of their GPUs, such as /data1=0,/data2=1, or nothing"
+            .into(),
+    })
+}
+
 /// The way of a name.
 ///
 /// # Errors
@@ -188,6 +202,9 @@ pub struct Settings {
     pub chunk_bytes: u64,
     /// Which GPUs take part.
     pub devices: Devices,
+    /// Which of them take the files below some paths, whatever is nearest to these.
+    #[serde(default)]
+    pub gpu_for: GpuFor,
     /// Which process runs pipelines for this one.
     #[serde(skip)]
     pub gpu_service: GpuService,
@@ -206,6 +223,7 @@ impl Default for Settings {
             share: None,
             chunk_bytes: 4 << 20,
             devices: Devices::default(),
+            gpu_for: GpuFor::default(),
             gpu_service: GpuService::default(),
             behind: false,
         }

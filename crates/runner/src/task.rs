@@ -12,7 +12,7 @@ use headrace_ir::Pipeline;
 use headrace_pipeline::{BuildTable, WhyNot, build::BuildOptions, state::Output};
 
 use crate::error::RunError;
-use crate::report::StepRows;
+use crate::report::{GpuBytes, StepRows};
 use crate::runner::Runner;
 use crate::settings::Settings;
 use crate::table::StreamTable;
@@ -163,6 +163,8 @@ pub struct Done {
     pub spilled_bytes: u64,
     /// Hashed groups that came from GPUs.
     pub groups_brought: u64,
+    /// What each of several GPUs had of the columns.
+    pub gpus: Vec<GpuBytes>,
     /// Its steps in the order in which they ran.
     pub steps: Vec<StepRows>,
 }

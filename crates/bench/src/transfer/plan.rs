@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use headrace_flow::{AccessPath, DirectEngine, HostMemory, Trace};
+use headrace_io::system::GpuFor;
 use headrace_io::write::{SinkFile, WriteAt};
 use headrace_io::{ReadAt, SetupFault, SourceFile};
 use serde::Serialize;
@@ -218,8 +219,8 @@ pub struct BenchPlan {
     pub limit_bytes: Option<u64>,
     /// Time limit; the run ends with its results so far.
     pub time_limit: Option<Duration>,
-    /// Files below this path go to this GPU.
-    pub gpu_for: Vec<(PathBuf, usize)>,
+    /// Files below some paths go to these GPUs.
+    pub gpu_for: GpuFor,
     /// Records spans of all stages.
     pub trace: Option<Trace>,
     /// Connections to the outside.
@@ -244,7 +245,7 @@ impl BenchPlan {
             verify: false,
             limit_bytes: None,
             time_limit: None,
-            gpu_for: Vec::new(),
+            gpu_for: GpuFor::default(),
             trace: None,
             hooks: Hooks::default(),
         }
@@ -341,13 +342,13 @@ impl BenchPlan {
                 "pinned or pageable matters on the way to a GPU only",
                 "--to gpu --pageable",
             )),
-            Target::Host if !self.gpu_for.is_empty() => Err(BenchError::plan(
+            Target::Host if !self.gpu_for.0.is_empty() => Err(BenchError::plan(
                 "--gpu-for says which GPU gets a path, and the target is the host",
                 "--to gpu:0,1 --gpu-for PATH=1",
             )),
             Target::Gpus(ordinals) => {
                 let named = |gpu: &usize| ordinals.contains(gpu);
-                if let Some((path, gpu)) = self.gpu_for.iter().find(|(_, gpu)| !named(gpu)) {
+                if let Some((path, gpu)) = self.gpu_for.0.iter().find(|(_, gpu)| !named(gpu)) {
                     return Err(BenchError::plan(
                         format!("{} shall go to GPU {gpu}, which is no target", path.display()),
                         format!("--to gpu:{gpu} or another GPU for that path"),

@@ -10,6 +10,7 @@ use headrace_flow::RaceError;
 use headrace_gpu::GpuError;
 use headrace_io::IoError;
 use headrace_io::random::Random;
+use headrace_io::system::GpuFor;
 use serde::Serialize;
 
 use super::input::Inputs;
@@ -214,9 +215,10 @@ fn setting_of(plan: &BenchPlan) -> Setting {
 }
 
 /// A path that is forced to a GPU outside of this point is assigned freely.
-fn forced(base: &BenchPlan, target: &Target) -> Vec<(PathBuf, usize)> {
-    let Target::Gpus(ordinals) = target else { return Vec::new() };
-    base.gpu_for.iter().filter(|(_, gpu)| ordinals.contains(gpu)).cloned().collect()
+fn forced(base: &BenchPlan, target: &Target) -> GpuFor {
+    let Target::Gpus(ordinals) = target else { return GpuFor::default() };
+    let named = |(_, gpu): &&(PathBuf, usize)| ordinals.contains(gpu);
+    GpuFor(base.gpu_for.0.iter().filter(named).cloned().collect())
 }
 
 fn with_bytes(pattern: Pattern, bytes: u64) -> Pattern {

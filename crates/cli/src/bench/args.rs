@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use headrace_bench::transfer::PathChoice;
+use headrace_io::system::GpuFor;
 
 use super::ooc::OocArgs;
 use crate::sizes::parse_bytes;
@@ -73,7 +74,7 @@ pub struct IoArgs {
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "4KiB", value_parser = parse_bytes, conflicts_with_all = ["chunk", "write"])]
     pub random: Option<u64>,
     /// Files below PATH go to GPU N.
-    #[arg(long, value_name = "PATH=N", value_parser = parse_gpu_for)]
+    #[arg(long, value_name = "PATH=N", value_parser = GpuFor::one)]
     pub gpu_for: Vec<(PathBuf, usize)>,
 
     /// Drop the files from the page cache first.
@@ -161,14 +162,6 @@ fn parse_target(text: &str) -> Result<TargetArg, String> {
     Ok(TargetArg::Gpus(gpus))
 }
 
-fn parse_gpu_for(text: &str) -> Result<(PathBuf, usize), String> {
-    let parsed = text.rsplit_once('=').and_then(|(path, gpu)| {
-        (!path.is_empty()).then_some(())?;
-        Some((PathBuf::from(path), gpu.parse().ok()?))
-    });
-    parsed.ok_or_else(|| format!("{text:?}: write PATH=N, such as /data1=0"))
-}
-
 fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 1e6 => Ok(seconds),
@@ -194,11 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_for_gpus_and_seconds() {
-        assert_eq!(parse_gpu_for("/a=b=2").unwrap(), (PathBuf::from("/a=b"), 2));
-        for wrong in ["/a", "=1", "/a=", "/a=x"] {
-            assert!(parse_gpu_for(wrong).is_err(), "{wrong}");
-        }
+    fn seconds_are_above_0() {
         assert_eq!(parse_seconds("0.5").unwrap(), 0.5);
         for wrong in ["0", "-1", "NaN", "soon", "1e9"] {
             assert!(parse_seconds(wrong).is_err(), "{wrong}");

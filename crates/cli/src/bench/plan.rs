@@ -6,6 +6,7 @@ use headrace_bench::transfer::{
     BenchPlan, CacheState, Grid, HostMemory, Operation, PathChoice, Pattern, SweepPlan, Target,
 };
 use headrace_flow::Trace;
+use headrace_io::system::GpuFor;
 
 use super::args::{IoArgs, TargetArg};
 use crate::error::{CliError, Result};
@@ -54,7 +55,7 @@ pub fn base(args: &IoArgs) -> Result<BenchPlan> {
         verify: args.verify,
         limit_bytes: args.limit,
         time_limit: seconds.map(Duration::from_secs_f64),
-        gpu_for: args.gpu_for.clone(),
+        gpu_for: GpuFor(args.gpu_for.clone()),
         trace: args.trace.as_ref().map(|_| Trace::new("headrace bench io", SPANS_MAX)),
         ..plain
     })

@@ -99,7 +99,7 @@ pub fn on_gpu(device: &Arc<CudaDevice>, bound: &Arc<Bound>, table: &Table) -> An
         let state = execution.take_dense()?;
         let steps = execution.steps_left()?;
         assert_left("uploaded", bound, &left_on_cpu(bound, table), steps.as_ref().unwrap());
-        Ok(CudaAnswer { state, steps, stats: execution.stats })
+        Ok(CudaAnswer { state, steps, stats: execution.stats, by_device: Vec::new() })
     };
     answer_of(bound, |output| run(output).map_err(|e: CudaError| e.to_string()))
 }
@@ -215,6 +215,7 @@ pub fn write_file(table: &Table, identity: &str, path: &std::path::Path) -> Vec<
         columns: Arc::clone(&columns),
         stamp: 0,
         kept: None,
+        near: headrace_io::Lanes::ALL,
     };
     segments.into_iter().map(source).collect()
 }

@@ -82,6 +82,7 @@ impl Stored {
             columns: Arc::clone(&columns),
             stamp: 0,
             kept: None,
+            near: headrace_io::Lanes::ALL,
         };
         let sources = segments.into_iter().map(source).collect();
         Self { _folder: folder, sources, bytes: offset - 64 }

@@ -22,6 +22,7 @@ mod block;
 mod cpu_times;
 mod disk_stats;
 mod distance;
+mod gpu_for;
 mod limits;
 mod mounts;
 mod net;
@@ -43,6 +44,7 @@ pub use block::{BlockDevice, BlockKind, QueueSettings, Transport};
 pub use cpu_times::CpuTimes;
 pub use disk_stats::{DiskRates, DiskSampler};
 pub use distance::Distance;
+pub use gpu_for::GpuFor;
 pub use limits::{
     Cgroup, Limit, Limits, available_memory_bytes, cores, limits, memory_bytes, peak_memory_bytes,
 };

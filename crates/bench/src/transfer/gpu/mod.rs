@@ -8,7 +8,6 @@ mod program;
 mod source;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -304,17 +303,9 @@ fn affinity(job: &Job<'_>, gpus: &[(usize, Gpu)]) -> (Affinity, Vec<String>) {
         })
         .collect();
     let lanes = job.inputs.iter().map(|input| {
-        let forced = forced(job.plan, input.file.path());
+        let forced = job.plan.gpu_for.gpu(input.file.path());
         let lane = forced.and_then(|ordinal| gpus.iter().position(|(gpu, _)| *gpu == ordinal));
         lane.or(nearest.get(input.argument).copied().flatten())
     });
     (Affinity::by_file(lanes.collect()), notes)
-}
-
-/// The GPU that `--gpu-for` names for the longest prefix of a file's path.
-fn forced(plan: &BenchPlan, file: &Path) -> Option<usize> {
-    let absolute = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let file = absolute(file);
-    let above = plan.gpu_for.iter().filter(|(path, _)| file.starts_with(absolute(path)));
-    above.max_by_key(|(path, _)| absolute(path).components().count()).map(|(_, gpu)| *gpu)
 }
