@@ -13,13 +13,14 @@ use arrow_array::{Array, ArrayRef, DictionaryArray, StringArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType};
 use headrace_io::ReadAt;
+use headrace_ir::Encoding as Lying;
 use parquet::basic::Encoding;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
 use super::bad::Bad;
 use super::codec::Codec;
 use super::encodings;
-use super::fixed::{Fixed, Stored};
+use super::fixed::{Fixed, Stored, place};
 use super::header::{PageHeader, PageKind};
 use super::texts::Texts;
 use super::values::Values;
@@ -233,6 +234,23 @@ impl Values for Codes {
 
     fn clear(&mut self) {
         self.codes.clear();
+    }
+
+    fn put(&mut self, encoding: &Lying, row: usize, into: &mut [u8]) -> Result<(), Bad> {
+        let Lying::Dictionary { code_bytes } = encoding else {
+            return Err(Bad::new("codes that lie otherwise"));
+        };
+        let (codes, width) = (self.codes.appended(), usize::from(*code_bytes));
+        let bytes = place(into, row * width, codes.len() * width)?;
+        match width {
+            1 => bytes.iter_mut().zip(codes).for_each(|(byte, code)| *byte = *code as u8),
+            _ => {
+                let bytes = bytes.as_chunks_mut().0.iter_mut();
+                bytes.zip(codes).for_each(|(two, code)| *two = (*code as u16).to_le_bytes());
+            }
+        }
+        self.codes.clear();
+        Ok(())
     }
 
     fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {

@@ -5,10 +5,12 @@ use std::ops::Range;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use arrow_schema::ArrowError;
+use headrace_ir::Encoding;
 
 use super::bad::Bad;
 use super::codec::Codec;
 use super::encodings;
+use super::fixed::place;
 use super::header::{PageHeader, PageKind};
 use super::runs::{Piece, Runs};
 use super::values::Values;
@@ -72,6 +74,11 @@ pub(super) struct ColumnReader {
 
 impl ColumnReader {
     pub fn new(values: Box<dyn Values>) -> Self {
+        Self::with_room(values, Vec::new())
+    }
+
+    /// One that decompresses pages to memory that is there.
+    pub fn with_room(values: Box<dyn Values>, own: Vec<u8>) -> Self {
         Self {
             values,
             chunk: ChunkFacts {
@@ -83,12 +90,17 @@ impl ColumnReader {
             at: 0,
             page_rows: 0,
             body: Body::Own(0),
-            own: Vec::new(),
+            own,
             levels: None,
             skip: 0,
             validity: BooleanBufferBuilder::new(0),
             has_nulls: false,
         }
+    }
+
+    /// The memory of pages, for another reader.
+    pub fn into_room(self) -> Vec<u8> {
+        self.own
     }
 
     /// Begins with a column chunk, at one of its rows.
@@ -135,6 +147,29 @@ impl ColumnReader {
             self.take(input, rows)?;
             left -= rows;
         }
+        Ok(())
+    }
+
+    /// Puts the rows that were read to where those from one on lie in a plain column: values, unless they are not wanted,
+    /// and validity, if it is.
+    pub fn put(
+        &mut self,
+        row: usize,
+        values: Option<(&Encoding, &mut [u8])>,
+        validity: Option<&mut [u8]>,
+    ) -> Result<(), Bad> {
+        if let Some(into) = validity {
+            let rows = self.validity.len();
+            let bytes = place(into, row / 8, rows.div_ceil(8))?;
+            bytes.copy_from_slice(self.validity.as_slice());
+            if let (rest @ 1.., Some(last)) = (rows % 8, bytes.last_mut()) {
+                *last &= (1 << rest) - 1;
+            }
+        }
+        if let Some((encoding, into)) = values {
+            self.values.put(encoding, row, into)?;
+        }
+        self.clear();
         Ok(())
     }
 

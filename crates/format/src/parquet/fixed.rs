@@ -3,9 +3,10 @@
 use std::fmt;
 
 use arrow_array::{ArrayRef, BooleanArray, make_array};
-use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, ToByteSlice};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType};
+use headrace_ir::Encoding;
 
 use super::bad::Bad;
 use super::runs::{Piece, Runs};
@@ -92,6 +93,12 @@ fn together(split: &[u8], width: usize) -> Vec<u8> {
     (0..values).flat_map(bytes).collect()
 }
 
+/// So many bytes from one on.
+pub(super) fn place(into: &mut [u8], at: usize, bytes: usize) -> Result<&mut [u8], Bad> {
+    let place = into.get_mut(at..).and_then(|rest| rest.get_mut(..bytes));
+    place.ok_or_else(|| Bad::new("more values than rows"))
+}
+
 /// How the values of the current page lie.
 enum Coding {
     Plain {
@@ -136,6 +143,11 @@ impl<T: Value> Fixed<T> {
     pub fn set_values(&mut self, values: impl IntoIterator<Item = T>) {
         self.dictionary.clear();
         self.dictionary.extend(values);
+    }
+
+    /// What was appended.
+    pub fn appended(&self) -> &[T] {
+        &self.out
     }
 
     /// Appends a value that is there already.
@@ -297,6 +309,25 @@ impl<T: Value> super::values::Values for Fixed<T> {
 
     fn clear(&mut self) {
         self.out.clear();
+    }
+
+    fn put(&mut self, encoding: &Encoding, row: usize, into: &mut [u8]) -> Result<(), Bad> {
+        match encoding {
+            Encoding::Bits => {
+                let bytes = place(into, row / 8, self.out.len().div_ceil(8))?;
+                for (byte, bits) in bytes.iter_mut().zip(self.out.chunks(8)) {
+                    let bits = bits.iter().enumerate();
+                    *byte =
+                        bits.fold(0, |all, (at, bit)| all | u8::from(*bit != T::default()) << at);
+                }
+            }
+            _ => {
+                let values = self.out.as_slice().to_byte_slice();
+                place(into, row * size_of::<T>(), values.len())?.copy_from_slice(values);
+            }
+        }
+        self.out.clear();
+        Ok(())
     }
 
     fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {

@@ -13,15 +13,12 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::Array;
 use arrow_schema::DataType;
 use headrace_io::{ReadAt, ReadMode, SourceFile};
 use headrace_ir::layout::ROW_ALIGNMENT;
 use headrace_ir::{ColumnExtents, Encoding, Extent};
 
-use super::bad::Bad;
 use super::codes::TEXTS_MAX;
 use super::column::ColumnReader;
 use super::decoder::{chunk_facts, corrupt};
@@ -170,8 +167,8 @@ impl Drop for Promise<'_> {
 }
 
 thread_local! {
-    /// The pages of the column chunk that this thread decodes.
-    static PAGES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// The pages of the column chunk that this thread decodes, and one of them, decompressed.
+    static PAGES: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
 impl PlainFile {
@@ -219,18 +216,14 @@ impl PlainFile {
         rows: u64,
         (encoding, into): (&Encoding, &mut [u8]),
     ) -> io::Result<()> {
+        let values = Some((encoding, into));
         if self.file().is_required(place.column) {
-            let put = |at: usize, array: &ArrayRef| put_values(encoding, array, at, into);
-            return self.decode(place, rows, put).map_err(io::Error::other);
+            return self.decode(place, rows, values, None).map_err(io::Error::other);
         }
         self.lock().insert(place, Validity::Decoding);
         let mut promise = Promise { file: self, place, made: Validity::Failed };
         let mut bitmap = vec![0; (rows as usize).div_ceil(8)];
-        let put = |at: usize, array: &ArrayRef| {
-            put_validity(array, at, &mut bitmap);
-            put_values(encoding, array, at, into)
-        };
-        self.decode(place, rows, put).map_err(io::Error::other)?;
+        self.decode(place, rows, values, Some(&mut bitmap)).map_err(io::Error::other)?;
         promise.made = Validity::Known(bitmap);
         Ok(())
     }
@@ -247,41 +240,37 @@ impl PlainFile {
                 into.copy_from_slice(&bitmap);
                 Ok(())
             }
-            _ => {
-                into.fill(0);
-                let put = |at: usize, array: &ArrayRef| {
-                    put_validity(array, at, into);
-                    Ok(())
-                };
-                self.decode(place, rows, put).map_err(io::Error::other)
-            }
+            _ => self.decode(place, rows, None, Some(into)).map_err(io::Error::other),
         }
     }
 
-    /// Decodes rows; `put` takes what comes from each on.
+    /// Decodes rows to where values and validity lie, as far as they are wanted.
     fn decode(
         &self,
         place: Place,
         rows: u64,
-        mut put: impl FnMut(usize, &ArrayRef) -> std::result::Result<(), Bad>,
+        mut values: Option<(&Encoding, &mut [u8])>,
+        mut validity: Option<&mut [u8]>,
     ) -> Result<()> {
         let (file, Place { group, column, first_row }) = (self.file(), place);
         let facts = chunk_facts(file, group, column)?;
         let target = &file.columns[column].target;
-        let mut reader = ColumnReader::new(target.values(self.table.texts_of(column)));
-        reader.begin(facts, first_row as usize);
         let bytes = chunk_bytes(file.chunk(group, column)).unwrap_or(0..0);
-        PAGES.with_borrow_mut(|pages| {
+        PAGES.with_borrow_mut(|(pages, room)| {
             pages.resize((bytes.end - bytes.start) as usize, 0);
             file.source.read_exact_at(bytes.start, pages)?;
+            let of_target = target.values(self.table.texts_of(column));
+            let mut reader = ColumnReader::with_room(of_target, std::mem::take(room));
+            reader.begin(facts, first_row as usize);
             for at in (0..rows as usize).step_by(BATCH_ROWS) {
                 let rows = BATCH_ROWS.min(rows as usize - at);
                 let made = reader.read(pages, rows).and_then(|()| {
-                    let array = reader.finish().map_err(|cause| Bad::new(cause.to_string()))?;
-                    put(at, &array)
+                    let values = values.as_mut().map(|(encoding, into)| (*encoding, &mut **into));
+                    reader.put(at, values, validity.as_deref_mut())
                 });
                 made.map_err(|bad| corrupt(file, group, column, reader.at(), bad))?;
             }
+            *room = reader.into_room();
             Ok(())
         })
     }
@@ -289,50 +278,6 @@ impl PlainFile {
 
 fn outside() -> io::Error {
     io::Error::other("the extent is not one of the columns")
-}
-
-/// Copies whole bytes to where those of a row begin.
-fn put(from: &[u8], at_byte: usize, into: &mut [u8]) -> std::result::Result<(), Bad> {
-    let place = into.get_mut(at_byte..).and_then(|rest| rest.get_mut(..from.len()));
-    place.ok_or_else(|| Bad::new("more values than rows"))?.copy_from_slice(from);
-    Ok(())
-}
-
-fn put_values(
-    encoding: &Encoding,
-    array: &ArrayRef,
-    at: usize,
-    into: &mut [u8],
-) -> std::result::Result<(), Bad> {
-    match encoding {
-        Encoding::Bits => put(array.as_boolean().values().sliced().as_slice(), at / 8, into),
-        Encoding::Dictionary { code_bytes } => {
-            let codes = array.as_dictionary::<Int32Type>().keys().values();
-            let narrow: Vec<u8> = match code_bytes {
-                1 => codes.iter().map(|&code| code as u8).collect(),
-                _ => codes.iter().flat_map(|&code| (code as u16).to_le_bytes()).collect(),
-            };
-            put(&narrow, at * usize::from(*code_bytes), into)
-        }
-        _ => {
-            let data = array.to_data();
-            let values = data.buffers().first().map_or(&[][..], |values| values.as_slice());
-            put(values, at * (values.len() / array.len().max(1)), into)
-        }
-    }
-}
-
-fn put_validity(array: &ArrayRef, at: usize, into: &mut [u8]) {
-    let place = &mut into[at / 8..][..array.len().div_ceil(8)];
-    match array.nulls() {
-        Some(nulls) => place.copy_from_slice(nulls.inner().sliced().as_slice()),
-        None => {
-            place.fill(0xff);
-            if let (rest @ 1.., Some(last)) = (array.len() % 8, place.last_mut()) {
-                *last = (1 << rest) - 1;
-            }
-        }
-    }
 }
 
 impl ReadAt for PlainFile {

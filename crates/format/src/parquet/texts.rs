@@ -7,6 +7,7 @@ use arrow_array::types::{ByteArrayType, GenericBinaryType, GenericStringType};
 use arrow_array::{ArrayRef, GenericByteArray, OffsetSizeTrait};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
+use headrace_ir::Encoding;
 
 use super::bad::Bad;
 use super::runs::{Piece, Runs};
@@ -242,6 +243,10 @@ impl Values for Texts {
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+    }
+
+    fn put(&mut self, _: &Encoding, _: usize, _: &mut [u8]) -> Result<(), Bad> {
+        Err(Bad::new("text has no place among plain values"))
     }
 
     fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {

@@ -3,6 +3,7 @@
 use arrow_array::ArrayRef;
 use arrow_buffer::NullBuffer;
 use arrow_schema::ArrowError;
+use headrace_ir::Encoding;
 
 use super::bad::Bad;
 
@@ -37,6 +38,9 @@ pub(super) trait Values: Send {
     fn text_bytes(&self) -> (usize, usize) {
         (0, 0)
     }
+
+    /// Moves all that was appended to where the values from a row on lie in a plain column; text has no place there.
+    fn put(&mut self, encoding: &Encoding, row: usize, into: &mut [u8]) -> Result<(), Bad>;
 
     /// The array of all that was appended since the last one.
     fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError>;
