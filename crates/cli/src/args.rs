@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use headrace_io::system::GpuFor;
+use headrace_io::system::{GpuFor, Taker};
 use headrace_ooc::sort::table::SortKey;
 
 use crate::bench::args::BenchCommand;
@@ -123,9 +123,9 @@ pub struct EngineArgs {
     /// GPUs that take part in a query: all, or their ordinals, such as 0,1.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub devices: String,
-    /// Which of several GPUs take the files below some paths (default: those nearest to their storage).
+    /// Which of several GPUs takes the files below a path, or all (default: those nearest to its storage).
     #[arg(long, value_name = "PATH=N", value_delimiter = ',', value_parser = GpuFor::one)]
-    pub gpu_for: Vec<(PathBuf, usize)>,
+    pub gpu_for: Vec<(PathBuf, Taker)>,
     /// Record every stage of the race, as Chrome/Perfetto JSON.
     #[arg(long, value_name = "FILE", value_parser = TraceFileParser)]
     pub trace: Option<PathBuf>,

@@ -165,7 +165,8 @@ impl ResidentColumns {
     }
 
     /// Does `work` for a new query while no column leaves, if none has since there were so many [`departures`](Self::departures).
-    /// It must not ask for device memory, nor come back to the cache otherwise.
+    /// The cache is locked meanwhile: it must not ask for device memory, for which columns may have to leave, nor come back
+    /// to the cache otherwise.
     pub(crate) fn while_all_stay<T>(
         &self,
         departures: u64,

@@ -20,7 +20,7 @@ use crate::stream_plan::{ColumnOrigin, StreamPlan};
 use crate::stream_program::on_device;
 
 /// Columns that stay where they are.
-pub(crate) type Held = Vec<Arc<Kept<ResidentColumn>>>;
+type Held = Vec<Arc<Kept<ResidentColumn>>>;
 
 /// Output rows that one launch may yield.
 const LAUNCH_OUTPUT_ROWS: u64 = 16 << 20;
@@ -28,10 +28,11 @@ const LAUNCH_OUTPUT_ROWS: u64 = 16 << 20;
 /// A pipeline ready to run over resident columns, with the segments described on the device. It
 /// can be kept: between runs it holds none of the columns, so that they may leave.
 pub struct ResidentRun {
+    /// Waits for the device when it is dropped, before the columns are.
     execution: CudaExecution,
     launches: Vec<Described>,
     columns: Vec<Weak<Kept<ResidentColumn>>>,
-    /// The columns, until the first run.
+    /// The columns, until the first run is done, and while others are under way.
     held: Option<Held>,
     /// How many columns had left the device when all of these were last seen there.
     departures: Option<u64>,
@@ -99,54 +100,58 @@ impl ResidentRun {
         self.columns.iter().map(hold).collect()
     }
 
-    /// Begins to run, from nothing gathered: the columns, and whether the device does all by itself. `None` if a column
-    /// is not there any more.
+    /// Whether all columns are there, as far as is known before it begins: takes hold of them, unless none can have left
+    /// since it last did.
+    pub(crate) fn find(&mut self) -> bool {
+        let departures = self.execution.device().resident().departures();
+        self.held.is_some() || self.departures == Some(departures) || self.look()
+    }
+
+    /// Takes hold of the columns; whether all are there.
+    fn look(&mut self) -> bool {
+        let device = Arc::clone(self.execution.device());
+        // What leaves from now on is counted beyond these.
+        let departures = device.resident().departures();
+        self.held = self.hold(device.resident().begin_query());
+        self.departures = self.held.as_ref().map(|_| departures);
+        self.held.is_some()
+    }
+
+    /// Begins to run, from nothing gathered: whether the device does all by itself. `None` if a column is not there any
+    /// more. The columns are held until [`finish`](Self::finish) or [`abandon`](Self::abandon).
     ///
     /// # Errors
     /// [`CudaError::Gpu`]; nothing is under way then.
-    ///
-    /// # Safety
-    /// The columns must be held until [`Self::finish`] or [`Self::abandon`] was called.
-    pub(crate) unsafe fn begin(&mut self) -> Result<Option<(Held, bool)>, CudaError> {
+    pub(crate) fn begin(&mut self) -> Result<Option<bool>, CudaError> {
         let device = Arc::clone(self.execution.device());
-        let resident = device.resident();
-        let known = self.departures.filter(|_| self.execution.has_kernels_of(&self.launches));
+        let is_loaded = self.execution.has_kernels_of(&self.launches);
+        let known = self.departures.filter(|_| self.held.is_none() && is_loaded);
         if let Some(departures) = known {
             // There may be thousands of columns: they are taken hold of while the device works.
-            let begun = resident.while_all_stay(departures, |query| {
+            let begun = device.resident().while_all_stay(departures, |query| {
                 // SAFETY: all columns are there, and none leaves before they are held.
                 let has_begun = unsafe { self.queue() }?;
-                let held = self.hold(query);
-                if held.is_none() {
+                self.held = self.hold(query);
+                if self.held.is_none() {
                     self.abandon();
                 }
-                Ok(held.map(|held| (held, has_begun)))
+                Ok(self.held.as_ref().map(|_| has_begun))
             });
             if let Some(begun) = begun {
                 return begun;
             }
         }
-        let departures = resident.departures();
-        let held = match self.held.take() {
-            Some(held) => held,
-            None => match self.hold(resident.begin_query()) {
-                // What leaves from now on is counted beyond `departures`.
-                Some(held) => {
-                    self.departures = Some(departures);
-                    held
-                }
-                None => return Ok(None),
-            },
-        };
+        if self.held.is_none() && !self.look() {
+            return Ok(None);
+        }
         // SAFETY: the columns are held.
-        let has_begun = unsafe { self.queue() }?;
-        Ok(Some((held, has_begun)))
+        unsafe { self.queue() }.map(Some)
     }
 
     /// Queues all kernels, if the device alone can do all; whether it did. After an error nothing is under way.
     ///
     /// # Safety
-    /// The columns must be there until [`Self::finish`] or [`Self::abandon`] was called.
+    /// The columns must be there until the device was waited for.
     unsafe fn queue(&mut self) -> Result<bool, CudaError> {
         let queued = self.execution.reset().and_then(|()| {
             self.execution.stats.resident_bytes = self.resident_bytes;
@@ -165,24 +170,25 @@ impl ResidentRun {
     ///
     /// # Errors
     /// The failure of a row, or [`CudaError::Gpu`].
-    ///
-    /// # Safety
-    /// As there.
-    pub(crate) unsafe fn finish(
+    pub(crate) fn finish(
         &mut self,
         has_begun: bool,
         output: &RowOutput<'_>,
     ) -> Result<&mut CudaExecution, CudaError> {
+        assert!(self.held.is_some(), "a run that has not begun");
         match has_begun {
             true => self.execution.finish_aggregation()?,
-            // SAFETY: as in `begin`.
+            // SAFETY: as in `queue`; the columns are held.
             false => unsafe { self.execution.run_described(&self.launches, output) }?,
         }
+        // The device was waited for.
+        self.held = None;
         Ok(&mut self.execution)
     }
 
     /// Waits for what is under way.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn abandon(&mut self) {
         self.execution.wait();
+        self.held = None;
     }
 }

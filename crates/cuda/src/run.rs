@@ -21,7 +21,7 @@ use crate::groups_left::{self, GroupsLeft};
 use crate::host_memory::RingNeeds;
 use crate::layout::SegmentLayout;
 use crate::pinned::Ring;
-use crate::resident_run::{Held, ResidentRun};
+use crate::resident_run::ResidentRun;
 use crate::rows::RowOutput;
 use crate::run_feed::{Rest, RunFeed};
 use crate::stats::CudaStats;
@@ -312,13 +312,10 @@ impl ResidentRuns {
     ) -> Result<Option<(CudaAnswer, RaceReport)>, CudaError> {
         let started = Instant::now();
         let chunks = self.runs.iter().map(ResidentRun::chunks).sum();
-        let mut held = Vec::with_capacity(self.runs.len());
-        // SAFETY: the columns are held until all runs are done, or were waited for.
-        let answers = unsafe { self.answers(&mut held, output, take) };
+        let answers = self.answers(output, take);
         if !matches!(answers, Ok(Some(_))) {
-            self.runs.iter().for_each(ResidentRun::abandon);
+            self.runs.iter_mut().for_each(ResidentRun::abandon);
         }
-        drop(held);
         let Some(answers) = answers? else { return Ok(None) };
         let answer = merged(&self.bound, answers)?;
         let report = RaceReport {
@@ -335,28 +332,24 @@ impl ResidentRuns {
     }
 
     /// All devices are given their work before the first is waited for; where that is more than
-    /// kernels, each has a thread. `None` if a column has left its device.
-    ///
-    /// # Safety
-    /// What comes to `held` must be kept until all answers are there or, if they do not come, every run was
-    /// abandoned.
-    unsafe fn answers(
+    /// kernels, each has a thread. `None` if a column has left its device. Otherwise some may be under way.
+    fn answers(
         &mut self,
-        held: &mut Vec<Held>,
         output: &RowOutput<'_>,
         take: Option<TakeGroups<'_>>,
     ) -> Result<Option<Vec<CudaAnswer>>, CudaError> {
         let is_only = self.runs.len() == 1;
+        // No device is to work for nothing.
+        if !self.runs.iter_mut().all(ResidentRun::find) {
+            return Ok(None);
+        }
         let mut begun = Vec::with_capacity(self.runs.len());
         for run in &mut self.runs {
-            // SAFETY: as promised.
-            let Some((columns, has_begun)) = unsafe { run.begin() }? else { return Ok(None) };
-            held.push(columns);
+            let Some(has_begun) = run.begin()? else { return Ok(None) };
             begun.push((run, has_begun));
         }
         let finish = |_, (run, has_begun): (&mut ResidentRun, bool)| {
-            // SAFETY: as promised.
-            answer(unsafe { run.finish(has_begun, output) }?, output, is_only, take)
+            answer(run.finish(has_begun, output)?, output, is_only, take)
         };
         let answers = match begun.iter().all(|(_, has_begun)| *has_begun) {
             true => begun.into_iter().map(|run| finish(0, run)).collect(),
@@ -467,14 +460,10 @@ fn on_each<T: Send, R: Send>(
         return items.into_iter().enumerate().map(|(number, item)| work(number, item)).collect();
     }
     let work = &work;
-    std::thread::scope(|scope| {
+    headrace_io::scope(|scope| {
         let mut threads = Vec::with_capacity(items.len());
         for (number, item) in items.into_iter().enumerate() {
-            let named = std::thread::Builder::new().name(format!("gpu-{number}"));
-            let thread = named.spawn_scoped(scope, move || {
-                headrace_io::block_signals();
-                work(number, item)
-            });
+            let thread = scope.spawn(move || work(number, item));
             let lacking = |e| ExecError::Internal(format!("a thread could not be had: {e}"));
             threads.push(thread.map_err(lacking)?);
         }

@@ -49,7 +49,7 @@ const NAMES: [(&str, &str); 9] = [
     ("devices", "GPUs that take part: all, or their ordinals, such as 0,1"),
     (
         "gpu_for",
-        "Which of several GPUs take the files below some paths, such as /data1=0,/data2=1; those of other files are the nearest to their storage",
+        "Which of several GPUs take the files below some paths, such as /data1=0,/data2=all; those of other files are the nearest to their storage",
     ),
     (
         "gpu_service",

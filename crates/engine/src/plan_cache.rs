@@ -173,7 +173,10 @@ async fn are_current(tables: &Tables, context: &SessionContext) -> bool {
             return false;
         };
         if schema.is::<catalog::Tables>() {
-            let (_, known) = own.get_or_insert_with(|| (schema, Vec::new()));
+            let (own, known) = own.get_or_insert_with(|| (Arc::clone(&schema), Vec::new()));
+            if !Arc::ptr_eq(own, &schema) {
+                return false;
+            }
             known.push((name.table(), table));
         } else {
             let now = schema.table(name.table()).await;
@@ -189,7 +192,8 @@ async fn are_current(tables: &Tables, context: &SessionContext) -> bool {
     }
 }
 
-/// The context of a plan that was kept. None of its nodes asks for functions, of which a session has hundreds.
+/// The context of a plan that was kept. None of its nodes, and of those that pipelines stand for, asks for functions, of
+/// which a session has hundreds: only tables of the catalogue do.
 pub fn context_of_known(state: &SessionState) -> TaskContext {
     let (id, config) = (state.session_id().to_string(), state.config().clone());
     let runtime = Arc::clone(state.runtime_env());

@@ -134,10 +134,12 @@ impl<'a, P: Default> Schedule<'a, P> {
             if owner == lane {
                 return Ok(Some(Taken { chunk, stolen: false }));
             }
-            ahead += usize::from(chunk.takers == Lanes::ALL);
-            let at = lists.iter().position(|list| list.takers == chunk.takers);
+            // Those that some may not take do not count: they wait for their own, and the others look past them.
+            let takers = chunk.takers.among(self.lanes);
+            ahead += usize::from(takers == Lanes::ALL);
+            let at = lists.iter().position(|list| list.takers == takers);
             let at = at.unwrap_or_else(|| {
-                lists.push(Lists::new(chunk.takers, self.lanes));
+                lists.push(Lists::new(takers, self.lanes));
                 lists.len() - 1
             });
             lists[at].by_lane[owner].push_back(chunk);
@@ -277,7 +279,13 @@ mod tests {
 
     #[test]
     fn a_feed_is_asked_for_no_more_than_is_wanted_soon() {
-        let (race, none) = (fed(vec![Some(0); 1000], Lanes::ALL), Affinity::none());
+        for takers in [Lanes::ALL, [0, 1].into_iter().collect()] {
+            asked_for_what_is_wanted_soon(takers);
+        }
+    }
+
+    fn asked_for_what_is_wanted_soon(takers: Lanes) {
+        let (race, none) = (fed(vec![Some(0); 1000], takers), Affinity::none());
         let schedule = Schedule::new(&race, 2, &none).unwrap();
         // Lane 1 has nothing of its own: it looks a bounded way ahead, and takes the last of that.
         let ahead = 2 * AHEAD_PER_LANE;

@@ -53,6 +53,12 @@ impl Lanes {
         Self(self.0 & other.0)
     }
 
+    /// The same of so many lanes: all, if all of these are among them.
+    #[must_use]
+    pub fn among(self, lanes: usize) -> Self {
+        if self.of(lanes).count() == lanes { Self::ALL } else { self }
+    }
+
     /// Of so many lanes those that are among them.
     pub fn of(self, lanes: usize) -> impl Iterator<Item = usize> {
         (0..lanes).filter(move |&lane| self.has(lane))

@@ -23,6 +23,7 @@
 //! * A [`FedChunk`] is a unit of reading, and a [`ChunkFeed`] makes them. Maker and consumer agree on its payload; no
 //!   other code reads it.
 //! * [`MemoryBudget`] is the one account of host memory for readers' slots, caches and consumers.
+//! * Whatever waits or computes beside its caller does so on threads that [wait for work](on_thread).
 //! * Writers mirror the readers, in [`mod@write`]: the same engines, seams and rules.
 //!
 //! This crate must never know: Arrow, SQL, CUDA. It works on Linux only.
@@ -60,6 +61,7 @@ mod ring;
 mod segment;
 mod sigbus;
 pub mod system;
+mod threads;
 mod transfer;
 mod units;
 mod uring;
@@ -87,6 +89,7 @@ pub use read::ReadRequest;
 pub use remote::{RemoteBytes, is_abandoned};
 pub use residency::{Residency, ResidencyMethod, drop_cache, residency, residency_sampled};
 pub use segment::{EXTENT_ALIGN_BYTES, Placement, ReadMode};
+pub use threads::{Handle, Scope, on_thread, scope};
 pub use units::{binary_bytes, decimal_bytes};
 pub use uring::{SetupFault, UringOptions, UringUnavailable};
 

@@ -143,15 +143,7 @@ impl AlignedBuffer {
                 }
             }
         };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // Where the system has no more threads, those that there are do it.
-                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                    break;
-                }
-            }
-            work();
-        });
+        crate::on_threads(threads, work);
     }
 }
 

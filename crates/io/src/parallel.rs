@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::block_signals;
+use crate::threads::scope;
 
 /// Applies `f` to every index below `count` and returns the results in index order, or the error of the
 /// lowest failing index. Each of up to `threads_max` threads gets at least `items_per_thread_min` items.
@@ -106,14 +106,8 @@ pub fn on_threads<T: Send>(
     threads: usize,
     work: impl Fn() -> T + Sync,
 ) -> Vec<std::thread::Result<T>> {
-    let helper = || {
-        block_signals();
-        work()
-    };
-    std::thread::scope(|scope| {
-        let named = || std::thread::Builder::new().name("headrace-helper".into());
-        let helpers: Vec<_> =
-            (1..threads).filter_map(|_| named().spawn_scoped(scope, helper).ok()).collect();
+    scope(|scope| {
+        let helpers: Vec<_> = (1..threads).filter_map(|_| scope.spawn(&work).ok()).collect();
         let own = Ok(work());
         std::iter::once(own).chain(helpers.into_iter().map(|helper| helper.join())).collect()
     })

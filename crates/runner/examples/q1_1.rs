@@ -61,6 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         tables: &[date, lines],
         settings: &Settings::default(),
         token: &CancelToken::new(),
+        known: None,
     };
     let report = runner.run(&request, &emit)?;
     println!("{:?}", answer.lock().map_err(|_| "poisoned")?[0].column(0));

@@ -18,7 +18,7 @@ use crate::table::StreamTable;
 /// What makes two builds the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BuildKey {
-    text: String,
+    text: Arc<str>,
     files: Vec<FileIdentity>,
     /// What the rows have besides.
     beyond_files: Option<String>,
@@ -26,15 +26,15 @@ pub struct BuildKey {
 }
 
 impl BuildKey {
-    /// The key of what a stage gives, from its text, its table if it reads one, what its probes ask of it (whether NULL equals
-    /// NULL, and what becomes of its payload), and the keys of the
+    /// The text of a stage and of what its probes ask of it: whether NULL equals NULL, and what becomes of its payload.
+    pub fn text(pipeline: &Pipeline, asked: (bool, PassedOn)) -> String {
+        // Debug text says everything, the columns' places in the table included.
+        format!("{asked:?} {pipeline:?}")
+    }
+
+    /// The key of what a stage gives, from its [text](Self::text), its table if it reads one, and the keys of the
     /// stages that it reads and probes; `None` where nothing of the table may be kept.
-    pub fn of(
-        pipeline: &Pipeline,
-        table: Option<&StreamTable>,
-        asked: (bool, PassedOn),
-        inputs: Vec<Arc<Self>>,
-    ) -> Option<Self> {
+    pub fn of(text: Arc<str>, table: Option<&StreamTable>, inputs: Vec<Arc<Self>>) -> Option<Self> {
         let source = table.map(StreamTable::source);
         if source.is_some_and(|source| !source.policy().keeps()) {
             return None;
@@ -43,8 +43,7 @@ impl BuildKey {
             .into_iter()
             .flat_map(|source| (0..source.file_count()).map(|file| source.file_identity(file)));
         Some(Self {
-            // Debug text says everything, the columns' places in the table included.
-            text: format!("{asked:?} {pipeline:?}"),
+            text,
             files: files.collect(),
             beyond_files: source.and_then(|source| source.beyond_files()),
             inputs,

@@ -128,13 +128,13 @@ impl Run<'_> {
         if let [stage] = stages {
             return Ok(vec![self.make(graph, *stage, threads)?]);
         }
-        std::thread::scope(|scope| {
-            let make = |stage| {
-                headrace_io::block_signals();
-                self.make(graph, stage, threads)
-            };
-            let handles: Vec<_> =
-                stages.iter().map(|&stage| (stage, scope.spawn(move || make(stage)))).collect();
+        headrace_io::scope(|scope| {
+            let make = |stage| self.make(graph, stage, threads);
+            let refused = |error: std::io::Error| RunError::Thread(error.to_string());
+            let mut handles = Vec::with_capacity(stages.len());
+            for &stage in stages {
+                handles.push((stage, scope.spawn(move || make(stage)).map_err(refused)?));
+            }
             let joined = handles.into_iter().map(|(stage, handle)| {
                 let panicked = |_| Err(RunError::Thread(format!("making stage {stage} panicked")));
                 handle.join().unwrap_or_else(panicked)
@@ -154,8 +154,13 @@ impl Run<'_> {
                 Input::Partitions(_) => return None,
             };
             let inputs = graph.program().inputs(number).map(|input| self.key(graph, input));
-            let asked = (nulls_equal(graph, number), graph.program().passed_on(number));
-            BuildKey::of(stage, table, asked, inputs.collect::<Option<_>>()?)
+            let asked = || (nulls_equal(graph, number), graph.program().passed_on(number));
+            let text = || BuildKey::text(stage, asked());
+            let text = match self.known {
+                Some(known) => known.text(graph.program(), number, text),
+                None => text().into(),
+            };
+            BuildKey::of(text, table, inputs.collect::<Option<_>>()?)
         };
         graph.key(number, new)
     }

@@ -150,6 +150,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     }
     let Dealt { ordinals, devices, planned, near, notes } =
         deal(task, first, (is_all, chunk_limits(pages.is_some())), has_hashed_groups(&bound))?;
+    let later = near.as_ref().map(|near| Arc::clone(near.notes()));
     let segments = segments.dealt_to(near);
     let rest = (!is_all).then(|| rest(segments, devices.len(), pages.as_ref()));
     let run = CudaRun::new(&devices, &bound, RunSource { layout, planned, rest })?;
@@ -157,7 +158,8 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     if run.is_resident() {
         let runs = run.into_resident()?;
         let scope = Scope::of(&totals.lock());
-        let prepared = Prepared { runs, scope, notes };
+        let told = later.iter().flat_map(|notes| notes.lock().clone()).collect();
+        let prepared = Prepared { runs, scope, notes: [notes, told].concat() };
         return match run_resident(task, &ordinals, prepared, bind_ms)? {
             Some(done) => Ok(done),
             None => Err(ExecError::Internal("columns that were held left the GPU".into()).into()),
@@ -169,6 +171,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
     let (answer, mut race) =
         run.stream(race_options(task), task.token, &output, task.outlet.take)?;
     race.path_reasons.extend(notes);
+    race.path_reasons.extend(later.iter().flat_map(|notes| std::mem::take(&mut *notes.lock())));
     let mut scope = Scope::of(&totals.lock());
     if let Some(pages) = pages {
         scope.rows += pages.rows();
@@ -263,23 +266,26 @@ fn deal(
     let holds_all = |ordinal: usize| {
         gpus.open(ordinal).is_ok_and(|gpu| gpu.resident().stats().budget_bytes >= bytes)
     };
+    // How many were near enough, where these had no room.
+    let mut near_enough = None;
     loop {
         let (ordinals, mut notes) = gpus.ordinals(&task.settings.devices);
-        let mut several = ordinals.len();
-        if together && several > 1 && holds_all(ordinals[0]) {
-            several = 1;
-            notes.push("groups of any keys are made on one GPU, which holds the columns".into());
-        }
-        let mut near = NearGpus::of(gpus, &ordinals[..several], &task.settings.gpu_for);
+        let mut near = NearGpus::of(gpus, &ordinals, &task.settings.gpu_for, near_enough.is_some());
         let dealt = segments.iter().cloned().map(|source| match &mut near {
             Some(near) => near.deal(source),
             None => source,
         });
-        let mut planned = chunked(dealt, several, limits);
-        let used = match is_all {
+        let mut planned = chunked(dealt, ordinals.len(), limits);
+        let mut used = match is_all {
             true => used_devices(&mut planned),
-            false => (0..several).collect(),
+            false => (0..ordinals.len()).collect(),
         };
+        let one = used[planned.first().map_or(0, |chunk| chunk.device)];
+        if together && used.len() > 1 && holds_all(ordinals[one]) {
+            planned = chunked(segments.iter().cloned(), 1, limits);
+            (used, near) = (vec![one], None);
+            notes.push("groups of any keys are made on one GPU, which holds the columns".into());
+        }
         let opened: Vec<_> = used.iter().map(|&device| gpus.open(ordinals[device])).collect();
         if let Some(Err(reason)) = opened.iter().find(|opened| opened.is_err()) {
             // The next round leaves it out, if there is any other.
@@ -288,11 +294,22 @@ fn deal(
             }
             continue;
         }
-        let devices = opened.into_iter().flatten().collect();
-        notes.extend(near.iter().flat_map(|near| near.notes().to_vec()));
+        let devices: Vec<Arc<CudaDevice>> = opened.into_iter().flatten().collect();
+        let room: u64 = devices.iter().map(|gpu| gpu.resident().stats().budget_bytes).sum();
+        if near.is_some() && used.len() < ordinals.len() && room < bytes && near_enough.is_none() {
+            near_enough = Some(used.len());
+            continue;
+        }
+        if near_enough.is_some_and(|near| near < used.len()) {
+            notes.push(NO_ROOM_NEAR.to_string());
+        }
         return Ok(Dealt { ordinals, devices, planned, near, notes });
     }
 }
+
+/// Why GPUs far from the storage take part.
+const NO_ROOM_NEAR: &str =
+    "the GPUs nearest to the files have no room for the columns: all take part";
 
 /// The devices that have chunks, at least one; chunks count these from now on.
 fn used_devices(chunks: &mut [ChunkSource]) -> Vec<usize> {
@@ -379,6 +396,8 @@ fn gpu_bytes(by_device: &[DeviceBytes]) -> Vec<GpuBytes> {
 
 #[cfg(test)]
 mod tests {
+    use headrace_ir::Segment;
+
     use super::*;
 
     #[test]
@@ -388,5 +407,22 @@ mod tests {
         assert_eq!(used_devices(&mut chunks), [1, 3]);
         assert_eq!(chunks.map(|chunk| chunk.device), [1, 0, 1]);
         assert_eq!(used_devices(&mut []), [0]);
+        let near = |near: &[usize]| SegmentSource {
+            segment: Segment { file: 0, batch: 0, first_row: 0, rows: 1, columns: Vec::new() },
+            from: None,
+            file: None,
+            columns: Arc::default(),
+            stamp: 0,
+            kept: None,
+            near: near.iter().copied().collect(),
+        };
+        let chunk = |device, segments| ChunkSource { device, segments };
+        let mut chunks = [chunk(1, vec![near(&[1, 3]), near(&[1])]), chunk(3, vec![near(&[0, 3])])];
+        assert_eq!(used_devices(&mut chunks), [1, 3]);
+        let all: Vec<_> = chunks.iter().flat_map(|chunk| &chunk.segments).map(|s| s.near).collect();
+        assert_eq!(
+            all,
+            [[0, 1].into_iter().collect(), Lanes::from_iter([0]), Lanes::from_iter([1])]
+        );
     }
 }

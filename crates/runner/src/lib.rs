@@ -53,6 +53,7 @@ mod decoded;
 mod error;
 mod gpus;
 mod graph;
+mod known;
 mod memory;
 mod merge;
 mod near;
@@ -80,6 +81,7 @@ pub use headrace_pipeline::partial::PartialMerge;
 
 pub use bounds::{Interval, bounds};
 pub use error::{ErrorClass, RunError};
+pub use known::KnownProgram;
 pub use memory::MemorySplit;
 pub use progress::{Given, Progress};
 pub use report::{GpuBytes, Place, RunReport, Served, StageReport, StepRows};

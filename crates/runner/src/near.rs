@@ -1,25 +1,30 @@
 //! The GPUs that are nearest to the files of a table: what comes from a drive is to cross no more of the machine than it must.
 //!
 //! Which GPU is how far from the storage of a file, the kernel tells ([`nearest_gpu`]); `gpu_for` overrules it. Segments of
-//! a file are dealt to the nearest GPUs, and none but these takes them from each other. Files in memory, elsewhere, or on storage of which
-//! nobody knows where it is are near all.
+//! a file are dealt to the nearest GPUs, and none but these takes them from each other. Files in memory, elsewhere, or on
+//! storage of which nobody knows where it is are near all. Where the nearest have no room for the columns of a table, all
+//! are as near.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use headrace_cuda::SegmentSource;
 use headrace_io::system::{
-    Distance, GpuFor, Medium, PciAddress, StorageHome, SysRoot, nearest_gpu,
+    Distance, GpuFor, Medium, PciAddress, StorageHome, SysRoot, Taker, nearest_gpu,
 };
 use headrace_io::{Lanes, ReadAt};
 use parking_lot::Mutex;
 
 use crate::gpus::Gpus;
 
-/// What is known of a filesystem, as long as the process lives: by the number of its device and the GPUs' addresses.
-static KNOWN: Mutex<Vec<((u64, Vec<PciAddress>), Near)>> = Mutex::new(Vec::new());
+/// A folder: the number of its filesystem, its path, and the GPUs.
+type Folder = (u64, PathBuf, Vec<PciAddress>);
 
-/// Filesystems of which the distances are kept.
+/// What is known of folders, as long as the process lives.
+static KNOWN: Mutex<Vec<(Folder, Near)>> = Mutex::new(Vec::new());
+
+/// Folders of which the distances are kept.
 const KNOWN_MAX: usize = 256;
 
 /// How near the GPUs are to some storage.
@@ -27,30 +32,40 @@ const KNOWN_MAX: usize = 256;
 struct Near {
     /// The nearest.
     lanes: Lanes,
-    /// Where the storage is mounted, and how far from it each is; `None`: there is nothing to tell.
-    told: Option<(String, Vec<Distance>)>,
+    /// Where the storage is mounted, and how far from it each is, or why nobody knows; `None`: it is memory.
+    told: Option<(String, Result<Vec<Distance>, String>)>,
 }
 
 /// The GPUs of a run beside the files of its table.
 #[derive(Debug)]
 pub(crate) struct NearGpus {
     ordinals: Vec<usize>,
-    /// Theirs; `None`: nobody knows.
+    /// Theirs; `None`: nobody knows, or wants to.
     addresses: Option<Vec<PciAddress>>,
     gpu_for: GpuFor,
     by_file: HashMap<u32, Lanes>,
-    notes: Vec<String>,
+    notes: Notes,
 }
 
+/// What is to be said of the files so far.
+pub(crate) type Notes = Arc<Mutex<Vec<String>>>;
+
 impl NearGpus {
-    /// For GPUs by their ordinals; `None` where there is nothing to choose.
-    pub fn of(gpus: &Gpus, ordinals: &[usize], gpu_for: &GpuFor) -> Option<Self> {
-        let among = || Self::among(ordinals.to_vec(), gpus.addresses(ordinals), gpu_for.clone());
+    /// For GPUs by their ordinals; `None` where there is nothing to choose. `all_are_near`: but for those that the setting
+    /// names.
+    pub fn of(
+        gpus: &Gpus,
+        ordinals: &[usize],
+        gpu_for: &GpuFor,
+        all_are_near: bool,
+    ) -> Option<Self> {
+        let addresses = || gpus.addresses(ordinals).filter(|_| !all_are_near);
+        let among = || Self::among(ordinals.to_vec(), addresses(), gpu_for.clone());
         (ordinals.len() > 1).then(among)
     }
 
     fn among(ordinals: Vec<usize>, addresses: Option<Vec<PciAddress>>, gpu_for: GpuFor) -> Self {
-        Self { ordinals, addresses, gpu_for, by_file: HashMap::new(), notes: Vec::new() }
+        Self { ordinals, addresses, gpu_for, by_file: HashMap::new(), notes: Notes::default() }
     }
 
     /// The segment, dealt to the nearest.
@@ -62,8 +77,8 @@ impl NearGpus {
         SegmentSource { near, ..source }
     }
 
-    /// What is to be said of the files so far.
-    pub fn notes(&self) -> &[String] {
+    /// What is to be said; files that come later add to it.
+    pub fn notes(&self) -> &Notes {
         &self.notes
     }
 
@@ -71,46 +86,53 @@ impl NearGpus {
         if let Some(known) = self.by_file.get(&number) {
             return *known;
         }
-        let lanes = self.look_up(file);
+        let lanes = self.look_up(file).among(self.ordinals.len());
         self.by_file.insert(number, lanes);
         lanes
     }
 
-    fn look_up(&mut self, file: &dyn ReadAt) -> Lanes {
+    fn look_up(&self, file: &dyn ReadAt) -> Lanes {
         if file.is_in_memory() || file.source().is_remote() {
             return Lanes::ALL;
         }
-        if let Some(gpu) = self.gpu_for.gpu(file.path()) {
-            let found = self.ordinals.iter().position(|ordinal| *ordinal == gpu);
-            self.note(match found {
-                Some(_) => format!("GPU {gpu} takes files as headrace.gpu_for says"),
-                None => format!("headrace.gpu_for names GPU {gpu}, which takes no part"),
-            });
-            if let Some(lane) = found {
-                return Lanes::from_iter([lane]);
-            }
+        match self.gpu_for.taker(file.path()) {
+            Some(Taker::All) => return Lanes::ALL,
+            Some(Taker::Gpu(gpu)) => match self.ordinals.iter().position(|own| *own == gpu) {
+                Some(lane) => {
+                    self.note(format!("GPU {gpu} takes files as headrace.gpu_for says"));
+                    return Lanes::from_iter([lane]);
+                }
+                None => self.note(format!("headrace.gpu_for names GPU {gpu}, which takes no part")),
+            },
+            None => {}
         }
         let Some(addresses) = &self.addresses else { return Lanes::ALL };
-        let key = (file.source().identity().device, addresses.clone());
+        let folder = file.path().parent().unwrap_or(file.path()).to_path_buf();
+        let key = (file.source().identity().device, folder, addresses.clone());
         let near = near_by(key, || near_of(&SysRoot::host(), file.path(), addresses));
-        if let Some((mount, distances)) = &near.told {
-            let gpus = self.ordinals.iter().zip(distances);
-            let gpus: Vec<_> =
-                gpus.map(|(gpu, distance)| format!("GPU {gpu} ({distance})")).collect();
-            self.note(format!("from {mount} to {}", gpus.join(", ")));
+        match &near.told {
+            Some((mount, Ok(distances))) => {
+                let gpus = self.ordinals.iter().zip(distances);
+                let gpus: Vec<_> =
+                    gpus.map(|(gpu, distance)| format!("GPU {gpu} ({distance})")).collect();
+                self.note(format!("from {mount} to {}", gpus.join(", ")));
+            }
+            Some((mount, Err(unknown))) => self.note(format!("from {mount}: {unknown}")),
+            None => {}
         }
         near.lanes
     }
 
-    fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
+    fn note(&self, note: String) {
+        let mut notes = self.notes.lock();
+        if !notes.contains(&note) {
+            notes.push(note);
         }
     }
 }
 
 /// What is known, or what is found out now.
-fn near_by(key: (u64, Vec<PciAddress>), find: impl FnOnce() -> Near) -> Near {
+fn near_by(key: Folder, find: impl FnOnce() -> Near) -> Near {
     if let Some((_, known)) = KNOWN.lock().iter().find(|(known, _)| *known == key) {
         return known.clone();
     }
@@ -126,16 +148,22 @@ fn near_by(key: (u64, Vec<PciAddress>), find: impl FnOnce() -> Near) -> Near {
 fn near_of(root: &SysRoot, path: &Path, gpus: &[PciAddress]) -> Near {
     let home = StorageHome::of(root, path);
     let found = nearest_gpu(root, &home, gpus);
-    let lanes = match found.nearest.is_empty() {
-        true => Lanes::ALL,
-        false => found.nearest.iter().copied().collect(),
+    let distances = match found.distances.contains(&Distance::Unknown) {
+        true => Err(found.reason),
+        false => Ok(found.distances),
     };
-    let mount = home.mount.as_ref().map(|mount| mount.mount_point.display().to_string());
-    let told = match (home.medium, mount) {
+    let lanes = distances.as_ref().map_or(Lanes::ALL, |all| nearest(all));
+    let told = match (home.medium, home.mount) {
         (Ok(Medium::Memory), _) | (_, Err(_)) => None,
-        (_, Ok(mount)) => Some((mount, found.distances)),
+        (_, Ok(mount)) => Some((mount.mount_point.display().to_string(), distances)),
     };
     Near { lanes, told }
+}
+
+/// Of several drives the farthest counts.
+fn nearest(distances: &[Distance]) -> Lanes {
+    let best = distances.iter().min();
+    (0..distances.len()).filter(|&lane| distances.get(lane) == best).collect()
 }
 
 #[cfg(test)]
@@ -156,17 +184,28 @@ mod tests {
         let mut gpus = of(&format!("{folder}=3"));
         assert_eq!(gpus.near(0, file.as_ref()), Lanes::from_iter([1]));
         assert_eq!(gpus.near(0, file.as_ref()), Lanes::from_iter([1]));
-        assert_eq!(gpus.notes(), ["GPU 3 takes files as headrace.gpu_for says"]);
+        assert_eq!(*gpus.notes().lock(), ["GPU 3 takes files as headrace.gpu_for says"]);
         let mut gpus = of(&format!("{folder}=0"));
         assert_eq!(gpus.near(0, file.as_ref()), Lanes::ALL);
-        assert_eq!(gpus.notes(), ["headrace.gpu_for names GPU 0, which takes no part"]);
-        assert_eq!(of("/elsewhere=1").near(0, file.as_ref()), Lanes::ALL);
+        assert_eq!(*gpus.notes().lock(), ["headrace.gpu_for names GPU 0, which takes no part"]);
+        for text in [format!("{folder}=all"), "/elsewhere=1".to_string()] {
+            assert_eq!(of(&text).near(0, file.as_ref()), Lanes::ALL);
+        }
     }
 
     #[test]
-    fn a_filesystem_is_looked_at_once() {
+    fn the_nearest_are_those_whose_farthest_drive_is_nearest() {
+        use Distance::{OtherNode, SameNode, SameSwitch};
+        assert_eq!(nearest(&[OtherNode, SameSwitch(2), SameNode]), Lanes::from_iter([1]));
+        let two = nearest(&[SameNode, OtherNode, SameNode]);
+        assert_eq!((two, two.among(3)), (Lanes::from_iter([0, 2]), Lanes::from_iter([0, 2])));
+        assert_eq!(nearest(&[OtherNode, OtherNode]).among(2), Lanes::ALL);
+    }
+
+    #[test]
+    fn a_folder_is_looked_at_once() {
         let near = Near { lanes: Lanes::from_iter([2]), told: None };
-        let key = || (u64::MAX - 7, Vec::new());
+        let key = || (u64::MAX - 7, PathBuf::from("/a"), Vec::new());
         assert_eq!(near_by(key(), || near.clone()), near);
         assert_eq!(near_by(key(), || unreachable!()), near);
     }

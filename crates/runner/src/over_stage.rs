@@ -35,9 +35,6 @@ use crate::task::{Emit, OnDevice, Outlet, TakenGroups, Task, groups_of};
 /// Batches that wait between a stage and the one that reads it.
 const WAITING_BATCHES: usize = 8;
 
-/// Stages whose groups stay on a GPU run within one another.
-const STACK_BYTES: usize = 16 << 20;
-
 /// Of fewer groups the cores have made an answer before a kernel is compiled; a rehearsal compiles it.
 const AUTO_GROUPS_MIN: u64 = 1 << 20;
 
@@ -62,12 +59,11 @@ impl Run<'_> {
         let table = StreamTable::new(name, Arc::new(BatchTable::new(name, &schema, receiver)));
         let (begins, begun) = mpsc::channel();
         let outcome = Outcome::default();
-        std::thread::scope(|scope| {
+        headrace_io::scope(|scope| {
             // Moved here: a producer must see that its reader is gone, by a panic too.
             let table = table;
             let (outcome, on_device) = (&outcome, &on_device);
             let produced = move || {
-                headrace_io::block_signals();
                 let has_begun = AtomicBool::new(false);
                 let emit = |batch: RecordBatch| {
                     if !has_begun.swap(true, Ordering::Relaxed) {
@@ -89,9 +85,8 @@ impl Run<'_> {
                 }
                 produced
             };
-            let thread = std::thread::Builder::new().name("headrace-stage".into());
-            let produced = thread.stack_size(STACK_BYTES).spawn_scoped(scope, produced);
-            let produced = produced.map_err(|error| RunError::Thread(error.to_string()))?;
+            let produced =
+                scope.spawn(produced).map_err(|error| RunError::Thread(error.to_string()))?;
             // An error: the producer is done, and has sent nothing.
             let _ = begun.recv();
             // Nothing is locked while the reader runs: the producer goes on meanwhile.

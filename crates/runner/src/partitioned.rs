@@ -288,7 +288,6 @@ impl Pairs<'_> {
     fn join_all(&self, build: &[Part], rows: &[Part], threads: usize) -> Result<(), RunError> {
         let next = AtomicUsize::new(0);
         let work = || -> Result<(), RunError> {
-            headrace_io::block_signals();
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let (Some(build), Some(rows)) = (build.get(number), rows.get(number)) else {
@@ -302,13 +301,9 @@ impl Pairs<'_> {
                 joined?;
             }
         };
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            let panicked = |_| Err(RunError::Thread("joining partitions panicked".into()));
-            let joined = workers.into_iter().map(|worker| worker.join().unwrap_or_else(panicked));
-            // All are waited for, whatever the first says.
-            joined.collect::<Vec<_>>().into_iter().collect()
-        })
+        let panicked = |_| Err(RunError::Thread("joining partitions panicked".into()));
+        let joined = headrace_io::on_threads(threads, work).into_iter();
+        joined.map(|joined| joined.unwrap_or_else(panicked)).collect()
     }
 
     fn join(&self, pair: Pair<'_>) -> Result<(), RunError> {

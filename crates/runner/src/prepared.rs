@@ -5,6 +5,7 @@
 //! whose columns have left the GPUs since is made anew.
 
 use headrace_cuda::ResidentRuns;
+use headrace_io::system::GpuFor;
 use headrace_pipeline::build::BuildId;
 use parking_lot::Mutex;
 
@@ -19,6 +20,8 @@ struct Key {
     subject: Subject,
     builds: Vec<BuildId>,
     ordinals: Vec<usize>,
+    /// Which GPUs take which files: with another setting the columns are wanted elsewhere.
+    gpu_for: GpuFor,
 }
 
 /// A pipeline ready to run over resident columns.
@@ -56,6 +59,7 @@ impl PreparedRuns {
             subject: Subject::new(task.pipeline, task.table.source()),
             builds: build_ids(task).collect(),
             ordinals: ordinals.to_vec(),
+            gpu_for: task.settings.gpu_for.clone(),
         };
         let mut entries = self.entries.lock();
         entries.retain(|(key, _)| key.subject.is_alive());
@@ -74,6 +78,7 @@ impl PreparedRuns {
 impl Key {
     fn is_of(&self, task: &Task<'_>, ordinals: &[usize]) -> bool {
         self.ordinals == ordinals
+            && self.gpu_for == task.settings.gpu_for
             && build_ids(task).eq(self.builds.iter().copied())
             && self.subject.is(task.pipeline, task.table.source())
     }

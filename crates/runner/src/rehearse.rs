@@ -69,7 +69,7 @@ impl Runner {
     fn rehearse_all(&self, token: &CancelToken) {
         while let Some(rehearsal) = self.rehearsals().next(token) {
             let Rehearsal { program, parameters, tables, settings } = &rehearsal;
-            let request = Request { program, parameters, tables, settings, token };
+            let request = Request { program, parameters, tables, settings, token, known: None };
             let run = || self.run_above(&request, &|_| true);
             let is_on_gpu = |stage: &StageReport| stage.processor.contains("cuda");
             let again = |first: RunReport| match first.stages.iter().flatten().any(is_on_gpu) {

@@ -116,6 +116,15 @@ impl StageReport {
             all.pruned_batches += other.pruned_batches;
             all.pruned_rows += other.pruned_rows;
             all.race = all.race.then(&other.race);
+            for more in &other.gpus {
+                match all.gpus.iter_mut().find(|gpu| gpu.gpu == more.gpu) {
+                    Some(gpu) => {
+                        gpu.came_bytes += more.came_bytes;
+                        gpu.resident_bytes += more.resident_bytes;
+                    }
+                    None => all.gpus.push(*more),
+                }
+            }
         }
         all
     }

@@ -18,6 +18,7 @@ use headrace_pipeline::{BuildTable, ExecError, WhyNot};
 use crate::builds::Making;
 use crate::error::{ErrorClass, RunError};
 use crate::graph::{Graph, Made};
+use crate::known::{KnownProgram, Lowered};
 use crate::placement::OnCores;
 use crate::rehearsal::{CORES_MS_MAX, CORES_MS_MIN};
 use crate::report::{Place, RunReport, StageReport};
@@ -40,6 +41,8 @@ pub struct Request<'a> {
     pub settings: &'a Settings,
     /// Ends it early.
     pub token: &'a CancelToken,
+    /// What earlier runs of it over these tables have found out, if anybody keeps that.
+    pub known: Option<&'a KnownProgram>,
 }
 
 /// A pipeline about to be streamed over a table.
@@ -151,8 +154,18 @@ impl Runner {
         request: &Request<'_>,
         emit: Emit<'_>,
     ) -> Result<RunReport, RunError> {
-        check(request)?;
-        let program = lowered(request.program, request.parameters)?;
+        let lower = || {
+            check(request)?;
+            lowered(request.program, request.parameters)
+        };
+        let known = match request.known.filter(|_| request.parameters.is_empty()) {
+            Some(known) => Some(known.lowered(|| lower().map(Cow::into_owned))?),
+            None => None,
+        };
+        let program = match known {
+            Some(known) => Cow::Borrowed(&known.program),
+            None => lower()?,
+        };
         let Settings { share, threads, .. } = request.settings;
         let sharing = share.as_ref().and_then(|share| {
             // Where nobody can be told, and nobody is seen, the run has what it wants.
@@ -160,7 +173,7 @@ impl Runner {
         });
         let limit = sharing.map(|run| Arc::new(run) as _);
         let wants_rehearsal = AtomicBool::new(false);
-        let run = Run { request, runner: self, groups, limit, wants_rehearsal };
+        let run = Run { request, runner: self, groups, limit, known, wants_rehearsal };
         if !program.has_builds_of_parts() || program.reads_batches() {
             return run.run(program, emit);
         }
@@ -249,6 +262,8 @@ pub struct Run<'a> {
     pub limit: Option<Arc<dyn ConsumerLimit>>,
     /// What pays for its groups.
     pub groups: &'a Arc<MemoryBudget>,
+    /// What earlier runs have found out.
+    pub known: Option<&'a Lowered>,
     /// Set once a stage has begun a rehearsal of the program.
     pub wants_rehearsal: AtomicBool,
 }

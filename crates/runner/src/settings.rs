@@ -166,7 +166,7 @@ pub fn parse_gpu_for(text: &str) -> Result<GpuFor, SettingError> {
     text.parse().map_err(|_| SettingError {
         setting: "gpu_for",
         text: text.to_string(),
-        valid: "paths with the ordinals of their GPUs, such as /data1=0,/data2=1, or nothing"
+        valid: "paths with the ordinals of their GPUs, each path once, such as /data1=0,/data2=all, or nothing"
             .into(),
     })
 }

@@ -271,22 +271,10 @@ impl Making<'_> {
                 worked?;
             }
         };
-        if threads <= 1 {
-            return run();
-        }
-        std::thread::scope(|scope| {
-            let run = || {
-                headrace_io::block_signals();
-                run()
-            };
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
-            let mut ended = run();
-            for thread in others {
-                let panicked = |_| Err(RunError::Thread("computing windows panicked".into()));
-                ended = ended.and(thread.join().unwrap_or_else(panicked));
-            }
-            ended
-        })
+        let panicked = |_| Err(RunError::Thread("computing windows panicked".into()));
+        // All are waited for, whatever the first says.
+        let ended = headrace_io::on_threads(threads, run).into_iter();
+        ended.map(|ended| ended.unwrap_or_else(panicked)).collect()
     }
 
     /// Puts out rows as they leave the sort.

@@ -194,6 +194,7 @@ fn sum_of(segments: u64, processor: Processor) -> (u64, Duration) {
         tables: &tables,
         settings: &settings,
         token: &token,
+        known: None,
     };
     let alive = ALIVE_BYTES.load(Ordering::Relaxed);
     PEAK_BYTES.store(alive, Ordering::Relaxed);

@@ -186,6 +186,7 @@ fn run(
         tables: &tables,
         settings: &settings,
         token,
+        known: None,
     };
     let report = shared.runner.run(&request, &|batch| {
         while !outbox.has_room(ANSWER_BATCHES, LOOK_INTERVAL) {

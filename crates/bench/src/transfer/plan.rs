@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use headrace_flow::{AccessPath, DirectEngine, HostMemory, Trace};
-use headrace_io::system::GpuFor;
+use headrace_io::system::{GpuFor, Taker};
 use headrace_io::write::{SinkFile, WriteAt};
 use headrace_io::{ReadAt, SetupFault, SourceFile};
 use serde::Serialize;
@@ -347,8 +347,11 @@ impl BenchPlan {
                 "--to gpu:0,1 --gpu-for PATH=1",
             )),
             Target::Gpus(ordinals) => {
-                let named = |gpu: &usize| ordinals.contains(gpu);
-                if let Some((path, gpu)) = self.gpu_for.0.iter().find(|(_, gpu)| !named(gpu)) {
+                let other = self.gpu_for.0.iter().find_map(|(path, taker)| match taker {
+                    Taker::Gpu(gpu) if !ordinals.contains(gpu) => Some((path, gpu)),
+                    _ => None,
+                });
+                if let Some((path, gpu)) = other {
                     return Err(BenchError::plan(
                         format!("{} shall go to GPU {gpu}, which is no target", path.display()),
                         format!("--to gpu:{gpu} or another GPU for that path"),

@@ -10,7 +10,7 @@ use headrace_flow::RaceError;
 use headrace_gpu::GpuError;
 use headrace_io::IoError;
 use headrace_io::random::Random;
-use headrace_io::system::GpuFor;
+use headrace_io::system::{GpuFor, Taker};
 use serde::Serialize;
 
 use super::input::Inputs;
@@ -217,7 +217,10 @@ fn setting_of(plan: &BenchPlan) -> Setting {
 /// A path that is forced to a GPU outside of this point is assigned freely.
 fn forced(base: &BenchPlan, target: &Target) -> GpuFor {
     let Target::Gpus(ordinals) = target else { return GpuFor::default() };
-    let named = |(_, gpu): &&(PathBuf, usize)| ordinals.contains(gpu);
+    let named = |(_, taker): &&(PathBuf, Taker)| match taker {
+        Taker::Gpu(gpu) => ordinals.contains(gpu),
+        Taker::All => true,
+    };
     GpuFor(base.gpu_for.0.iter().filter(named).cloned().collect())
 }
 

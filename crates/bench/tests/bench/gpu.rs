@@ -7,7 +7,7 @@ use headrace_bench::transfer::{
 use headrace_flow::Trace;
 use headrace_gpu::Compiler;
 use headrace_io::FaultPlan;
-use headrace_io::system::GpuFor;
+use headrace_io::system::{GpuFor, Taker};
 
 use crate::support::{TestFile, twin};
 
@@ -151,7 +151,7 @@ fn two_gpus_share_the_chunks() {
     let file = TestFile::new(SIZE);
     let plan = BenchPlan {
         target: Target::Gpus(vec![0, 1]),
-        gpu_for: GpuFor(vec![(file.path.clone(), 1)]),
+        gpu_for: GpuFor(vec![(file.path.clone(), Taker::Gpu(1))]),
         ..plan(&file, PathChoice::Pread)
     };
     let run = Bench::new().run(&plan).unwrap();

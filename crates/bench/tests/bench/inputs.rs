@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use headrace_bench::transfer::{self, BenchError, BenchPlan, PathChoice, Pattern, Target};
-use headrace_io::system::GpuFor;
+use headrace_io::system::{GpuFor, Taker};
 
 use crate::child::{CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, drop_capability, in_child};
 use crate::support::TestFile;
@@ -75,10 +75,10 @@ fn plans_that_cannot_be_are_usage_errors() {
         BenchPlan { pattern: Pattern::Sequential { chunk_bytes: 0 }, ..good.clone() },
         BenchPlan { pattern: Pattern::Random { block_bytes: 1000 }, ..good.clone() },
         BenchPlan { path: PathChoice::Cufile, ..good.clone() },
-        BenchPlan { gpu_for: GpuFor(vec![(file.path.clone(), 0)]), ..good.clone() },
+        BenchPlan { gpu_for: GpuFor(vec![(file.path.clone(), Taker::Gpu(0))]), ..good.clone() },
         BenchPlan {
             target: Target::Gpus(vec![0]),
-            gpu_for: GpuFor(vec![(file.path.clone(), 1)]),
+            gpu_for: GpuFor(vec![(file.path.clone(), Taker::Gpu(1))]),
             ..good.clone()
         },
     ];

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use headrace_bench::transfer::PathChoice;
-use headrace_io::system::GpuFor;
+use headrace_io::system::{GpuFor, Taker};
 
 use super::ooc::OocArgs;
 use crate::sizes::parse_bytes;
@@ -73,9 +73,9 @@ pub struct IoArgs {
     /// Read blocks of this size in random order and report IOPS.
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "4KiB", value_parser = parse_bytes, conflicts_with_all = ["chunk", "write"])]
     pub random: Option<u64>,
-    /// Files below PATH go to GPU N.
+    /// Files below PATH go to GPU N, or to all.
     #[arg(long, value_name = "PATH=N", value_parser = GpuFor::one)]
-    pub gpu_for: Vec<(PathBuf, usize)>,
+    pub gpu_for: Vec<(PathBuf, Taker)>,
 
     /// Drop the files from the page cache first.
     #[arg(long, conflicts_with_all = ["hot", "write"])]

@@ -37,7 +37,8 @@ pub async fn run(suite: Suite, args: &RunArgs) -> Result<()> {
         return Err(CliError::new(cause).hint(generate_hint(suite, &args.data)));
     }
     let engine = args.engine.of_this_process();
-    let session = session::open(&args.data, &engine)?;
+    // The process ends with its queries.
+    let session = session::open(&args.data, &engine)?.inline();
     if args.runs > 0 {
         session.runner().allow_rehearsals();
     }

@@ -14,7 +14,6 @@ mod output;
 mod plan;
 mod served;
 mod stream;
-mod threads;
 
 pub use order::OrderExec;
 pub use output::Output;

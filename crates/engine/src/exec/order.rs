@@ -41,7 +41,6 @@ use headrace_runner::Runner;
 use tokio::sync::mpsc;
 
 use super::stream::{CHANNEL_BATCHES, CancelOnDrop, Guarded};
-use super::threads::on_thread;
 use crate::error::external;
 use crate::floats::one_zero;
 use crate::planner_memory::{batch_bytes, in_pieces};
@@ -362,7 +361,7 @@ fn spawn(
         };
         emit.blocking_send(last).ok();
     };
-    on_thread(body).map_err(DataFusionError::from)
+    headrace_io::on_thread(body).map_err(DataFusionError::from)
 }
 
 /// A few rows in their order, without computed columns.

@@ -15,7 +15,7 @@ use datafusion::physical_plan::{ExecutionPlan, Partitioning, PhysicalExpr, PlanP
 use headrace_format::batches::{BatchTable, Ready};
 use headrace_ir::{AggregateOutput, FirstGroups, Program, Sink};
 use headrace_pipeline::WhyNot;
-use headrace_runner::{RunReport, Runner, Settings, StreamTable};
+use headrace_runner::{KnownProgram, RunReport, Runner, Settings, StreamTable};
 use parking_lot::Mutex;
 
 use super::output::Output;
@@ -30,6 +30,8 @@ pub struct PipelineExec {
     /// The settings that it was planned under and runs under.
     settings: Settings,
     planned: Arc<Planned>,
+    /// What runs of its program have found out.
+    known: Arc<KnownProgram>,
     /// Child plans, whose rows are tables.
     children: Vec<Arc<dyn ExecutionPlan>>,
     /// The fragment that was replaced: what runs if the processor refuses the pipeline.
@@ -66,8 +68,19 @@ impl PipelineExec {
         let children = planned.children.clone();
         let metrics = ExecutionPlanMetricsSet::new();
         let planned = Arc::new(planned);
-        let report = Arc::default();
-        Self { runner, settings, planned, children, original, why_not, properties, metrics, report }
+        let (known, report) = (Arc::default(), Arc::default());
+        Self {
+            runner,
+            settings,
+            planned,
+            known,
+            children,
+            original,
+            why_not,
+            properties,
+            metrics,
+            report,
+        }
     }
 
     /// The same, asked for no more groups than come first by columns, as [`AggregateOutput::First`]; `None` where it
@@ -150,6 +163,10 @@ impl PipelineExec {
 
     pub(super) fn runner(&self) -> &Arc<Runner> {
         &self.runner
+    }
+
+    pub(super) fn known(&self) -> &KnownProgram {
+        &self.known
     }
 
     pub(super) fn original(&self) -> &Arc<dyn ExecutionPlan> {
@@ -237,7 +254,8 @@ impl ExecutionPlan for PipelineExec {
             return None;
         };
         *limit = fetch.map(|fetch| fetch as u64);
-        Some(Arc::new(Self { planned: Arc::new(planned), ..self.clone() }))
+        let (planned, known) = (Arc::new(planned), Arc::default());
+        Some(Arc::new(Self { planned, known, ..self.clone() }))
     }
 
     fn execute(

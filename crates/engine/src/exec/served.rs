@@ -108,7 +108,7 @@ pub fn run(
     request: &Request<'_>,
     emit: &(dyn Fn(RecordBatch) -> bool + Send + Sync),
 ) -> Result<Outcome, RunError> {
-    let Request { program, parameters, tables, settings, token } = *request;
+    let Request { program, parameters, tables, settings, token, .. } = *request;
     let Found { connection, files } = match find(program, tables, settings, token) {
         None => return Ok(Outcome::Here),
         Some(Err((why, gpus_are_taken))) => return Ok(Outcome::NotThere { why, gpus_are_taken }),

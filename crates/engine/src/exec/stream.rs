@@ -33,7 +33,6 @@ use super::fallback::finish_plan;
 use super::output::Output;
 use super::plan::PipelineExec;
 use super::served::{self, Outcome};
-use super::threads::on_thread;
 use crate::error::{forbidden, run_error};
 use crate::floats::one_nan;
 use crate::planner_memory::in_pieces;
@@ -111,6 +110,7 @@ impl Run {
             tables: &tables,
             settings: self.node.settings(),
             token: &self.token,
+            known: Some(self.node.known()),
         };
         let report = match served::run(&request, emit)? {
             Outcome::Ran(report) => *report,
@@ -307,7 +307,7 @@ fn spawn(run: Run, sender: mpsc::Sender<Message>, schema: SchemaRef) -> Result<(
         };
         let _ = sender.blocking_send(last);
     };
-    on_thread(body).map_err(DataFusionError::from)
+    headrace_io::on_thread(body).map_err(DataFusionError::from)
 }
 
 /// A batch in the types of the plan (text as the dictionary that the table has, for one).

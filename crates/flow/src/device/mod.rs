@@ -16,7 +16,7 @@ mod slot;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use headrace_io::{IoError, block_signals};
+use headrace_io::IoError;
 
 use crate::lane::DeviceLane;
 use crate::report::Tally;
@@ -63,15 +63,10 @@ impl<P: Default + Send> Race<P> {
         let owned = Shared::new(self, &lane_slots, affinity)?;
         let shared = &owned;
         lanes.iter().try_for_each(|lane| check_list_fits(self, &**lane))?;
-        let tallies: Vec<Tally> = std::thread::scope(|scope| {
+        let tallies: Vec<Tally> = headrace_io::scope(|scope| {
             let mut threads = Vec::with_capacity(lanes.len());
             for (number, lane) in lanes.into_iter().enumerate() {
-                let drive = move || {
-                    block_signals();
-                    run_lane(shared, number, lane)
-                };
-                let named = std::thread::Builder::new().name(format!("drive-{number}"));
-                match named.spawn_scoped(scope, drive) {
+                match scope.spawn(move || run_lane(shared, number, lane)) {
                     Ok(thread) => threads.push(thread),
                     Err(cause) => {
                         shared.stop.fail(RaceError::StartUp(IoError::Thread { cause }));

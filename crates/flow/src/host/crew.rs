@@ -1,9 +1,8 @@
 //! The consumers' threads: as many run as are allowed.
 
 use std::slice::IterMut;
-use std::thread::{Builder, Scope};
 
-use headrace_io::IoError;
+use headrace_io::{IoError, Scope};
 
 use super::consume;
 use super::shared::Shared;
@@ -52,10 +51,7 @@ impl<'scope, 'env, P: Send, C: HostProducer<P> + 'scope> Crew<'scope, 'env, P, C
     fn start(&mut self) -> Result<(), RaceError> {
         let (shared, number) = (self.shared, self.consumers - self.idle.len());
         let Some(consumer) = self.idle.next() else { return Ok(()) };
-        let thread = Builder::new().name(format!("execute-{number}"));
-        let started = thread.spawn_scoped(self.scope, move || {
-            consume::work(shared, number, consumer);
-        });
+        let started = self.scope.spawn(move || consume::work(shared, number, consumer));
         let failed = |cause| RaceError::StartUp(IoError::Thread { cause });
         started.map(drop).map_err(failed)
     }

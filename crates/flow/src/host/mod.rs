@@ -88,7 +88,7 @@ impl<P: Default + Send> Race<P> {
             meter: Meter { first_chunk_ns: AtomicU64::new(u64::MAX), ..Meter::default() },
         };
         let (mut tally, mut counts) = (Tally::default(), (0, 0));
-        std::thread::scope(|scope| {
+        headrace_io::scope(|scope| {
             // Dropped last in this closure, so that the producers end when the driver has.
             let _close = shared.queue.close_on_drop();
             let _fail = FailOnPanic(&shared.stop);

@@ -32,6 +32,9 @@ use crate::error::Result;
 const BATCH_ROWS: usize = 16 << 10;
 const _: () = assert!(BATCH_ROWS.is_multiple_of(ROW_ALIGNMENT as usize));
 
+/// Memory for a decompressed page that a reader's thread keeps.
+const ROOM_KEPT_BYTES: usize = 4 << 20;
+
 /// The offsets of a column chunk's values, and those of its validity: as many as the values of any row group take.
 const SPAN_BYTES: u64 = 1 << 35;
 /// So many of them are offsets of files.
@@ -271,6 +274,7 @@ impl PlainFile {
                 made.map_err(|bad| corrupt(file, group, column, reader.at(), bad))?;
             }
             *room = reader.into_room();
+            room.shrink_to(ROOM_KEPT_BYTES);
             Ok(())
         })
     }

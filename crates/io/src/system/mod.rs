@@ -44,7 +44,7 @@ pub use block::{BlockDevice, BlockKind, QueueSettings, Transport};
 pub use cpu_times::CpuTimes;
 pub use disk_stats::{DiskRates, DiskSampler};
 pub use distance::Distance;
-pub use gpu_for::GpuFor;
+pub use gpu_for::{GpuFor, Taker};
 pub use limits::{
     Cgroup, Limit, Limits, available_memory_bytes, cores, limits, memory_bytes, peak_memory_bytes,
 };

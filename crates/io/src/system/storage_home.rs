@@ -221,9 +221,6 @@ fn btrfs_devices(root: &SysRoot, source: &str) -> Fact<Vec<BlockDevice>> {
 pub struct NearestGpu {
     /// Its place in the given list; `None` if none is nearest.
     pub gpu: Option<usize>,
-    /// Those that are nearest, several if they are equally near; none if nobody knows, or the storage is near none in
-    /// particular.
-    pub nearest: Vec<usize>,
     /// Why, in words.
     pub reason: String,
     /// For each GPU, the distance of the farthest of the storage's devices.
@@ -239,9 +236,8 @@ pub fn nearest_gpu(root: &SysRoot, storage: &StorageHome, gpus: &[PciAddress]) -
     let by_gpu: Vec<Vec<Distance>> =
         gpus.iter().map(|gpu| distances(root, &sources, gpu)).collect();
     let farthest = |all: &Vec<Distance>| all.first().copied().unwrap_or(Distance::Unknown);
-    let (nearest, reason) = choose(root, storage, &sources, gpus, &by_gpu);
-    let gpu = if let [only] = nearest[..] { Some(only) } else { None };
-    NearestGpu { gpu, nearest, reason, distances: by_gpu.iter().map(farthest).collect() }
+    let (gpu, reason) = choose(root, storage, &sources, gpus, &by_gpu);
+    NearestGpu { gpu, reason, distances: by_gpu.iter().map(farthest).collect() }
 }
 
 fn distances(root: &SysRoot, sources: &[(String, PciAddress)], gpu: &PciAddress) -> Vec<Distance> {
@@ -257,35 +253,31 @@ fn choose(
     sources: &[(String, PciAddress)],
     gpus: &[PciAddress],
     by_gpu: &[Vec<Distance>],
-) -> (Vec<usize>, String) {
+) -> (Option<usize>, String) {
     let Some(best) = (0..by_gpu.len()).min_by_key(|gpu| &by_gpu[*gpu]) else {
-        return (Vec::new(), "there is no GPU".to_string());
+        return (None, "there is no GPU".to_string());
     };
     if sources.is_empty() {
         let alone = (gpus.len() == 1).then_some(0);
-        return (Vec::from_iter(alone), without_source(storage));
+        return (alone, without_source(storage));
     }
     let names = names_of(sources);
     if gpus.len() == 1 {
-        return (vec![0], format!("{}; it is the only GPU", relation(root, sources, 0, &gpus[0])));
+        return (Some(0), format!("{}; it is the only GPU", relation(root, sources, 0, &gpus[0])));
     }
     if by_gpu.iter().any(|all| all.contains(&Distance::Unknown)) {
-        return (
-            Vec::new(),
-            format!("how far {names} and the GPUs are from each other is not known"),
-        );
+        return (None, format!("how far {names} and the GPUs are from each other is not known"));
     }
-    let nearest: Vec<usize> =
-        (0..by_gpu.len()).filter(|gpu| by_gpu[*gpu] == by_gpu[best]).collect();
-    let reason = match nearest[..] {
-        [only] => relation(root, sources, only, &gpus[only]),
-        _ => {
-            let equal: Vec<_> = nearest.iter().map(|gpu| format!("GPU {gpu}")).collect();
-            let (equal, distance) = (equal.join(" and "), by_gpu[best][0]);
-            format!("{equal} are equally near to {names} ({distance})")
-        }
-    };
-    (nearest, reason)
+    let equal: Vec<String> = (0..by_gpu.len())
+        .filter(|gpu| by_gpu[*gpu] == by_gpu[best])
+        .map(|gpu| format!("GPU {gpu}"))
+        .collect();
+    if equal.len() > 1 {
+        let distance = by_gpu[best][0];
+        let equal = equal.join(" and ");
+        return (None, format!("{equal} are equally near to {names} ({distance})"));
+    }
+    (Some(best), relation(root, sources, best, &gpus[best]))
 }
 
 fn without_source(storage: &StorageHome) -> String {

@@ -185,6 +185,7 @@ impl Job {
                             tables: &tables,
                             settings: &settings,
                             token,
+                            known: None,
                         },
                     )
                 })

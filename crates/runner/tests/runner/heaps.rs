@@ -77,7 +77,7 @@ fn run_with(
     let batches = std::sync::Mutex::new(Vec::new());
     let runner = Runner::new(&RunnerOptions::default());
     let (parameters, tables) = (&[][..], &[table][..]);
-    let request = Request { program, parameters, tables, settings, token };
+    let request = Request { program, parameters, tables, settings, token, known: None };
     let report = runner.run(&request, &|batch: RecordBatch| {
         batches.lock().unwrap().push(batch);
         true

@@ -208,7 +208,7 @@ fn gpu_what_the_cores_have_answered_is_rehearsed_behind_the_queries() {
     let settings = Settings::default();
     let run = |program: &Program| {
         let (tables, settings, token) = (&tables, &settings, &token);
-        let request = Request { program, parameters: &[], tables, settings, token };
+        let request = Request { program, parameters: &[], tables, settings, token, known: None };
         let sum = Mutex::new(0);
         let report = runner.run(&request, &|batch| {
             *sum.lock().unwrap() += total(&[batch]);

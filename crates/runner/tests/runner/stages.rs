@@ -235,6 +235,7 @@ fn what_fails_in_a_stage_is_the_error_of_the_run() {
         tables: one,
         settings: &settings,
         token: &token,
+        known: None,
     };
     let cancelled = Mutex::new(0);
     let error = runner

@@ -34,7 +34,7 @@ pub fn run_with(
     let batches = Mutex::new(Vec::new());
     let settings =
         Settings { processor, fallback: Fallback::Forbid, threads: 2, ..Settings::default() };
-    let request = Request { program, parameters, tables, settings: &settings, token };
+    let request = Request { program, parameters, tables, settings: &settings, token, known: None };
     let report = runner.run(&request, &|batch| {
         batches.lock().unwrap().push(batch);
         true

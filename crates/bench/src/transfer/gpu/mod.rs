@@ -17,7 +17,7 @@ use headrace_flow::{
     pageable_slots,
 };
 use headrace_gpu::{Device, DeviceBuffer, DevicePool, GpuError, Stream};
-use headrace_io::system::{PciAddress, StorageHome, SysRoot, memory_bytes, nearest_gpu};
+use headrace_io::system::{PciAddress, StorageHome, SysRoot, Taker, memory_bytes, nearest_gpu};
 use headrace_io::{AlignedBuffer, EXTENT_ALIGN_BYTES, ReadAt};
 
 pub use kernels::KERNELS;
@@ -302,10 +302,10 @@ fn affinity(job: &Job<'_>, gpus: &[(usize, Gpu)]) -> (Affinity, Vec<String>) {
             found.gpu
         })
         .collect();
-    let lanes = job.inputs.iter().map(|input| {
-        let forced = job.plan.gpu_for.gpu(input.file.path());
-        let lane = forced.and_then(|ordinal| gpus.iter().position(|(gpu, _)| *gpu == ordinal));
-        lane.or(nearest.get(input.argument).copied().flatten())
+    let lanes = job.inputs.iter().map(|input| match job.plan.gpu_for.taker(input.file.path()) {
+        Some(Taker::Gpu(ordinal)) => gpus.iter().position(|(gpu, _)| *gpu == ordinal),
+        Some(Taker::All) => None,
+        None => nearest.get(input.argument).copied().flatten(),
     });
     (Affinity::by_file(lanes.collect()), notes)
 }

@@ -10,7 +10,6 @@ fn a_good_machine_is_all_well_with_and_without_a_gpu() {
     path.access.push(refused(Way::GpuCuFile(0), "no libcufile"));
     path.nearest_gpu = Some(NearestGpu {
         gpu: Some(0),
-        nearest: vec![0],
         reason: "nvme0n1 and GPU 0 share a root complex; it is the only GPU".to_string(),
         distances: vec![Distance::SameRootComplex],
     });

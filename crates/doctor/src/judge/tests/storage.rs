@@ -120,7 +120,6 @@ fn a_gpu_far_from_the_storage() {
     let mut path = good_path();
     path.nearest_gpu = Some(NearestGpu {
         gpu: Some(0),
-        nearest: vec![0],
         reason: "nvme0n1 and GPU 0 are on different NUMA nodes; it is the only GPU".to_string(),
         distances: vec![Distance::OtherNode],
     });
@@ -134,7 +133,6 @@ fn a_distance_that_is_not_known() {
     let mut path = good_path();
     path.nearest_gpu = Some(NearestGpu {
         gpu: None,
-        nearest: Vec::new(),
         reason: "how far vda and the GPUs are from each other is not known".to_string(),
         distances: vec![Distance::Unknown, Distance::Unknown],
     });

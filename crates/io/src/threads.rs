@@ -1,0 +1,332 @@
+//! Threads that wait for work, because starting one takes longer than a small query over a warm table.
+//!
+//! ```text
+//! on_thread(work) ──► a thread that waits, else a new one ──► work ──► waits a while for more, then ends
+//! ```
+//!
+//! Work never waits for a thread: where none waits, one is started. So what waits for each other may run here. They block signals, and have large stacks. It must never know what the work is.
+
+use std::any::Any;
+use std::io;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Builder;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::block_signals;
+
+/// Of a thread: expressions have many levels, and stages run within one another. Pages that it does not reach take no memory.
+const STACK_BYTES: usize = 16 << 20;
+
+/// How long a thread waits for work before it ends.
+const WAIT: Duration = Duration::from_secs(10);
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// What work returned, or its panic.
+type Outcome<T> = Result<T, Box<dyn Any + Send>>;
+
+/// The threads that wait, each with its number; the one that began to wait last is the last.
+static WAITING: Mutex<Vec<(u64, Sender<Work>)>> = Mutex::new(Vec::new());
+
+/// Has a thread do `work`.
+///
+/// # Errors
+/// No thread can be had; the work is dropped.
+pub fn on_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    hand_over(Box::new(work))
+}
+
+fn hand_over(mut work: Work) -> io::Result<()> {
+    // The lock is not held while the work is handed over: it wakes the thread.
+    loop {
+        let waiting = WAITING.lock().pop();
+        let Some((_, thread)) = waiting else { break };
+        match thread.send(work) {
+            Ok(()) => return Ok(()),
+            Err(returned) => work = returned.0,
+        }
+    }
+    let thread = Builder::new().name("headrace-work".into()).stack_size(STACK_BYTES);
+    thread.spawn(|| serve(work)).map(drop)
+}
+
+/// Works until nothing comes. Work that panics ends the thread with itself.
+fn serve(first: Work) {
+    static NUMBERS: AtomicU64 = AtomicU64::new(0);
+    block_signals();
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    let (sender, receiver) = channel();
+    let mut work = Some(first);
+    while let Some(now) = work.take() {
+        now();
+        WAITING.lock().push((number, sender.clone()));
+        work = next(number, &receiver, WAIT);
+    }
+}
+
+/// The next work, if any comes in time.
+fn next(number: u64, receiver: &Receiver<Work>, wait: Duration) -> Option<Work> {
+    if let Ok(work) = receiver.recv_timeout(wait) {
+        return Some(work);
+    }
+    let mut waiting = WAITING.lock();
+    if let Some(own) = waiting.iter().position(|(waits, _)| *waits == number) {
+        waiting.remove(own);
+        return None;
+    }
+    drop(waiting);
+    // Somebody has just taken it out, and is about to send.
+    receiver.recv().ok()
+}
+
+/// Work on threads that borrows from whoever waits for it: as [`std::thread::scope`], on threads that wait. It ends when
+/// all of it is done; what panicked and was not joined panics here.
+pub fn scope<'env, T>(f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
+    let scope = Scope { running: Arc::default(), scope: PhantomData, env: PhantomData };
+    let made = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let has_panicked = scope.running.wait();
+    match made {
+        Ok(_) if has_panicked => panic!("work on a thread panicked"),
+        Ok(made) => made,
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Where [`scope`]'s work is started.
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    running: Arc<Running>,
+    /// Neither lifetime may be made shorter or longer.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// What is not done yet, and whether any of the rest panicked unseen.
+#[derive(Debug, Default)]
+struct Running {
+    state: Mutex<(usize, bool)>,
+    ended: Condvar,
+}
+
+impl Running {
+    fn wait(&self) -> bool {
+        let mut state = self.state.lock();
+        self.ended.wait_while(&mut state, |(running, _)| *running > 0);
+        state.1
+    }
+
+    fn end(&self) {
+        let mut state = self.state.lock();
+        state.0 -= 1;
+        if state.0 == 0 {
+            self.ended.notify_all();
+        }
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Has a thread do `work`.
+    ///
+    /// # Errors
+    /// No thread can be had; the work is dropped.
+    pub fn spawn<T: Send + 'scope>(
+        &'scope self,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> io::Result<Handle<'scope, T>> {
+        let done = Arc::new(Done {
+            outcome: Mutex::new(None),
+            told: Condvar::new(),
+            running: Arc::clone(&self.running),
+        });
+        let handle = Handle { done: Arc::clone(&done), scope: PhantomData };
+        let work: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || {
+            // What the work has is dropped in there.
+            let outcome = catch_unwind(AssertUnwindSafe(work));
+            let running = Arc::clone(&done.running);
+            *done.outcome.lock() = Some(outcome);
+            done.told.notify_all();
+            // Where nobody holds the handle, the outcome goes now: it may borrow, too.
+            drop(done);
+            running.end();
+        });
+        // SAFETY: only the lifetime is another. Nothing that lives as long as 'scope is used after `running.end()` in the
+        // work, or after it was dropped because no thread was had; `scope` waits for that, whatever happens in it.
+        let work: Work =
+            unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Work>(work) };
+        self.running.state.lock().0 += 1;
+        hand_over(work).inspect_err(|_| self.running.end())?;
+        Ok(handle)
+    }
+}
+
+/// What comes of work.
+struct Done<T> {
+    outcome: Mutex<Option<Outcome<T>>>,
+    told: Condvar,
+    running: Arc<Running>,
+}
+
+impl<T> Drop for Done<T> {
+    fn drop(&mut self) {
+        if let Some(Err(_)) = self.outcome.get_mut() {
+            self.running.state.lock().1 = true;
+        }
+    }
+}
+
+/// Work that was given to a thread.
+pub struct Handle<'scope, T> {
+    done: Arc<Done<T>>,
+    scope: PhantomData<&'scope ()>,
+}
+
+impl<T> Handle<'_, T> {
+    /// Waits for what it returns.
+    ///
+    /// # Errors
+    /// Its panic.
+    pub fn join(self) -> Outcome<T> {
+        let mut outcome = self.done.outcome.lock();
+        loop {
+            if let Some(outcome) = outcome.take() {
+                return outcome;
+            }
+            self.done.told.wait(&mut outcome);
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Handle<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Handle")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::atomic::AtomicUsize;
+    use std::thread::{ThreadId, current};
+
+    use super::*;
+
+    fn thread_of_next() -> ThreadId {
+        let (tell, told) = channel();
+        on_thread(move || tell.send(current().id()).unwrap()).unwrap();
+        told.recv().unwrap()
+    }
+
+    #[test]
+    fn work_finds_a_thread_that_waits_or_a_new_one() {
+        let (go, wait) = channel::<()>();
+        let (tell, told) = channel();
+        on_thread(move || {
+            tell.send(current().id()).unwrap();
+            wait.recv().unwrap();
+        })
+        .unwrap();
+        let busy = told.recv().unwrap();
+        // While one is busy, no work waits for it.
+        assert_ne!(thread_of_next(), busy);
+        go.send(()).unwrap();
+        // Other tests may take it, but not each time.
+        let found = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            thread_of_next() == busy
+        });
+        assert!(found, "a thread that was done was never asked again");
+    }
+
+    #[test]
+    fn work_that_comes_as_a_thread_ends_is_not_lost() {
+        let (sender, receiver) = channel::<Work>();
+        WAITING.lock().insert(0, (u64::MAX, sender.clone()));
+        assert!(next(u64::MAX, &receiver, Duration::ZERO).is_none());
+        assert!(WAITING.lock().iter().all(|(number, _)| *number != u64::MAX));
+        // Nobody can find it any more, or somebody has just done so, and sends.
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            sender.send(Box::new(|| ())).unwrap();
+        });
+        assert!(next(u64::MAX, &receiver, Duration::ZERO).is_some());
+        late.join().unwrap();
+    }
+
+    #[test]
+    fn who_waits_for_work_that_panics_is_told() {
+        let (tell, told) = channel::<()>();
+        on_thread(move || {
+            let _tell = tell;
+            panic!("as a test wants it");
+        })
+        .unwrap();
+        assert!(told.recv().is_err());
+        thread_of_next();
+    }
+
+    /// Work in work, more at a time than there are cores, all of which waits for each other.
+    #[test]
+    fn a_scope_ends_with_all_of_its_work() {
+        let (done, all) = (AtomicUsize::new(0), std::sync::Barrier::new(64));
+        let texts: Vec<String> = (0..64).map(|number| number.to_string()).collect();
+        let lengths: Vec<usize> = scope(|outer| {
+            let one = |text: &'static str| text.len();
+            let of = |text| {
+                let (done, all) = (&done, &all);
+                move || {
+                    all.wait();
+                    let inner = scope(|inner| {
+                        inner.spawn(|| done.fetch_add(1, Ordering::Relaxed)).unwrap();
+                        inner.spawn(|| String::len(text)).unwrap().join().unwrap()
+                    });
+                    inner + one("")
+                }
+            };
+            let handles: Vec<_> = texts.iter().map(|text| outer.spawn(of(text)).unwrap()).collect();
+            handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+        });
+        assert_eq!(done.into_inner(), 64);
+        assert!(lengths.iter().zip(&texts).all(|(length, text)| *length == text.len()));
+    }
+
+    #[test]
+    fn a_scope_waits_for_what_nobody_joins_and_tells_of_its_panic() {
+        let mut late = 0;
+        scope(|scope| {
+            let late = &mut late;
+            scope
+                .spawn(move || {
+                    std::thread::sleep(Duration::from_millis(30));
+                    *late = 7;
+                })
+                .unwrap();
+        });
+        assert_eq!(late, 7);
+        let seen = scope(|scope| scope.spawn(|| panic!("as a test wants it")).unwrap().join());
+        assert!(seen.is_err());
+        let unseen = catch_unwind(|| {
+            scope(|scope| drop(scope.spawn(|| panic!("as a test wants it")).unwrap()));
+        });
+        assert!(unseen.is_err());
+        // The work is waited for where the scope itself panics, too.
+        let mut late = 0;
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            scope(|scope| {
+                let late = &mut late;
+                let work = move || {
+                    std::thread::sleep(Duration::from_millis(30));
+                    *late = 7;
+                };
+                scope.spawn(work).unwrap();
+                panic!("as a test wants it");
+            });
+        }));
+        assert!(panicked.is_err() && late == 7);
+    }
+}
