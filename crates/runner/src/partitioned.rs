@@ -302,8 +302,8 @@ impl Pairs<'_> {
             }
         };
         let panicked = |_| Err(RunError::Thread("joining partitions panicked".into()));
-        let joined = headrace_io::on_threads(threads, work).into_iter();
-        joined.map(|joined| joined.unwrap_or_else(panicked)).collect()
+        let mut joined = headrace_io::on_threads(threads, work).into_iter();
+        joined.try_for_each(|joined| joined.unwrap_or_else(panicked))
     }
 
     fn join(&self, pair: Pair<'_>) -> Result<(), RunError> {

@@ -273,8 +273,8 @@ impl Making<'_> {
         };
         let panicked = |_| Err(RunError::Thread("computing windows panicked".into()));
         // All are waited for, whatever the first says.
-        let ended = headrace_io::on_threads(threads, run).into_iter();
-        ended.map(|ended| ended.unwrap_or_else(panicked)).collect()
+        let mut ended = headrace_io::on_threads(threads, run).into_iter();
+        ended.try_for_each(|ended| ended.unwrap_or_else(panicked))
     }
 
     /// Puts out rows as they leave the sort.
