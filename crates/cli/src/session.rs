@@ -14,7 +14,7 @@ use headrace_engine::{
 use headrace_io::system::GpuFor;
 
 use crate::args::EngineArgs;
-use crate::error::{CliError, Result};
+use crate::error::{CliError, Context, Result};
 use crate::memory::give_back_what_is_free;
 use crate::trace;
 
@@ -26,7 +26,7 @@ pub fn new(args: &EngineArgs) -> Result<Session> {
         fallback: args.fallback.parse().map_err(wrong_setting)?,
         access: parse_access(&args.access).map_err(wrong_setting)?,
         devices: args.devices.parse().map_err(wrong_setting)?,
-        gpu_for: GpuFor(args.gpu_for.clone()),
+        gpu_for: GpuFor::of(args.gpu_for.clone()).at("--gpu-for")?,
         gpu_service: match (&args.gpu_service, &args.trace) {
             (Some(given), _) => given.parse().map_err(wrong_setting)?,
             // The races that are recorded are this process's.

@@ -53,6 +53,12 @@ impl Lanes {
         Self(self.0 & other.0)
     }
 
+    /// Those that any of both has.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// The same of so many lanes: all, if all of these are among them.
     #[must_use]
     pub fn among(self, lanes: usize) -> Self {

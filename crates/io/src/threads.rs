@@ -4,11 +4,12 @@
 //! on_thread(work) ──► a thread that waits, else a new one ──► work ──► waits a while for more, then ends
 //! ```
 //!
-//! Work never waits for a thread: where none waits, one is started. So what waits for each other may run here. They block signals, and have large stacks. It must never know what the work is.
+//! Work never waits for a thread: where none waits, one is started. So what waits for each other may run here. They block signals. It must never know what the work is.
 
 use std::any::Any;
 use std::io;
 use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,44 +21,64 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::block_signals;
 
-/// Of a thread: expressions have many levels, and stages run within one another. Pages that it does not reach take no memory.
-const STACK_BYTES: usize = 16 << 20;
-
 /// How long a thread waits for work before it ends.
 const WAIT: Duration = Duration::from_secs(10);
+
+/// How much of a stack work needs. What is not reached takes no memory, but may count as if it did.
+#[derive(Clone, Copy, Debug)]
+enum Stack {
+    /// As threads have it.
+    Usual,
+    /// Of statements and stages: expressions have many levels, and stages run within one another.
+    Deep,
+}
+
+const DEEP_STACK_BYTES: usize = 16 << 20;
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// What work returned, or its panic.
 type Outcome<T> = Result<T, Box<dyn Any + Send>>;
 
-/// The threads that wait, each with its number; the one that began to wait last is the last.
-static WAITING: Mutex<Vec<(u64, Sender<Work>)>> = Mutex::new(Vec::new());
+/// Threads that wait, each with its number; the one that began to wait last is the last.
+type Waiting = Mutex<Vec<(u64, Sender<Work>)>>;
 
-/// Has a thread do `work`.
+impl Stack {
+    /// The threads with such a stack.
+    fn waiting(self) -> &'static Waiting {
+        static WAITING: [Waiting; 2] = [Mutex::new(Vec::new()), Mutex::new(Vec::new())];
+        &WAITING[self as usize]
+    }
+}
+
+/// Has a thread with a deep stack do `work`.
 ///
 /// # Errors
 /// No thread can be had; the work is dropped.
 pub fn on_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    hand_over(Box::new(work))
+    hand_over(Box::new(work), Stack::Deep)
 }
 
-fn hand_over(mut work: Work) -> io::Result<()> {
+fn hand_over(mut work: Work, stack: Stack) -> io::Result<()> {
     // The lock is not held while the work is handed over: it wakes the thread.
     loop {
-        let waiting = WAITING.lock().pop();
+        let waiting = stack.waiting().lock().pop();
         let Some((_, thread)) = waiting else { break };
         match thread.send(work) {
             Ok(()) => return Ok(()),
             Err(returned) => work = returned.0,
         }
     }
-    let thread = Builder::new().name("headrace-work".into()).stack_size(STACK_BYTES);
-    thread.spawn(|| serve(work)).map(drop)
+    let thread = Builder::new().name("headrace-work".into());
+    let thread = match stack {
+        Stack::Usual => thread,
+        Stack::Deep => thread.stack_size(DEEP_STACK_BYTES),
+    };
+    thread.spawn(move || serve(work, stack.waiting())).map(drop)
 }
 
 /// Works until nothing comes. Work that panics ends the thread with itself.
-fn serve(first: Work) {
+fn serve(first: Work, waiting: &Waiting) {
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
     block_signals();
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -65,17 +86,17 @@ fn serve(first: Work) {
     let mut work = Some(first);
     while let Some(now) = work.take() {
         now();
-        WAITING.lock().push((number, sender.clone()));
-        work = next(number, &receiver, WAIT);
+        waiting.lock().push((number, sender.clone()));
+        work = next(waiting, number, &receiver, WAIT);
     }
 }
 
 /// The next work, if any comes in time.
-fn next(number: u64, receiver: &Receiver<Work>, wait: Duration) -> Option<Work> {
+fn next(waiting: &Waiting, number: u64, receiver: &Receiver<Work>, wait: Duration) -> Option<Work> {
     if let Ok(work) = receiver.recv_timeout(wait) {
         return Some(work);
     }
-    let mut waiting = WAITING.lock();
+    let mut waiting = waiting.lock();
     if let Some(own) = waiting.iter().position(|(waits, _)| *waits == number) {
         waiting.remove(own);
         return None;
@@ -120,13 +141,64 @@ impl Running {
         self.ended.wait_while(&mut state, |(running, _)| *running > 0);
         state.1
     }
+}
 
-    fn end(&self) {
-        let mut state = self.state.lock();
+/// Work that is under way, until this is dropped.
+struct UnderWay(Arc<Running>);
+
+impl UnderWay {
+    fn begin(running: &Arc<Running>) -> Self {
+        running.state.lock().0 += 1;
+        Self(Arc::clone(running))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
         state.0 -= 1;
         if state.0 == 0 {
-            self.ended.notify_all();
+            self.0.ended.notify_all();
         }
+    }
+}
+
+/// A closure that may borrow what ends before the value that has the closure does: as a union, it promises nothing of its
+/// references.
+struct Borrowing<F>(MaybeUninit<F>);
+
+impl<F> Borrowing<F> {
+    fn take(self) -> F {
+        let own = ManuallyDrop::new(self);
+        // SAFETY: it is there until it is taken, and nobody drops it then.
+        unsafe { own.0.assume_init_read() }
+    }
+}
+
+impl<F> Drop for Borrowing<F> {
+    fn drop(&mut self) {
+        // SAFETY: it was not taken.
+        unsafe { self.0.assume_init_drop() }
+    }
+}
+
+/// Work of a scope, as a thread gets it. Its parts go in this order.
+struct Job<F, T> {
+    work: Borrowing<F>,
+    done: Arc<Done<T>>,
+    under_way: UnderWay,
+}
+
+impl<F: FnOnce() -> T, T> Job<F, T> {
+    fn run(self) {
+        let Self { work, done, under_way } = self;
+        // What the work has is dropped in there.
+        let outcome = catch_unwind(AssertUnwindSafe(move || work.take()()));
+        *done.outcome.lock() = Some(outcome);
+        done.told.notify_all();
+        // Where nobody holds the handle, the outcome goes now: it may borrow, too.
+        drop(done);
+        drop(under_way);
     }
 }
 
@@ -139,29 +211,43 @@ impl<'scope> Scope<'scope, '_> {
         &'scope self,
         work: impl FnOnce() -> T + Send + 'scope,
     ) -> io::Result<Handle<'scope, T>> {
+        self.spawn_on(Stack::Usual, work)
+    }
+
+    /// The same with a deep stack, for what may run within itself.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn spawn_deep<T: Send + 'scope>(
+        &'scope self,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> io::Result<Handle<'scope, T>> {
+        self.spawn_on(Stack::Deep, work)
+    }
+
+    fn spawn_on<T: Send + 'scope>(
+        &'scope self,
+        stack: Stack,
+        work: impl FnOnce() -> T + Send + 'scope,
+    ) -> io::Result<Handle<'scope, T>> {
         let done = Arc::new(Done {
             outcome: Mutex::new(None),
             told: Condvar::new(),
             running: Arc::clone(&self.running),
         });
         let handle = Handle { done: Arc::clone(&done), scope: PhantomData };
+        let work = Borrowing(MaybeUninit::new(work));
+        let job = Job { work, done, under_way: UnderWay::begin(&self.running) };
         let work: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || {
-            // What the work has is dropped in there.
-            let outcome = catch_unwind(AssertUnwindSafe(work));
-            let running = Arc::clone(&done.running);
-            *done.outcome.lock() = Some(outcome);
-            done.told.notify_all();
-            // Where nobody holds the handle, the outcome goes now: it may borrow, too.
-            drop(done);
-            running.end();
+            // As a whole, so that its parts go in their order where it is never run.
+            let job = job;
+            job.run();
         });
-        // SAFETY: only the lifetime is another. Nothing that lives as long as 'scope is used after `running.end()` in the
-        // work, or after it was dropped because no thread was had; `scope` waits for that, whatever happens in it.
+        // SAFETY: only the lifetime is another. What lives as long as 'scope is gone before `under_way` is, whether the
+        // work is run or dropped, and `scope` waits for that, whatever happens in it.
         let work: Work =
             unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Work>(work) };
-        self.running.state.lock().0 += 1;
-        hand_over(work).inspect_err(|_| self.running.end())?;
-        Ok(handle)
+        hand_over(work, stack).map(|()| handle)
     }
 }
 
@@ -246,15 +332,15 @@ mod tests {
     #[test]
     fn work_that_comes_as_a_thread_ends_is_not_lost() {
         let (sender, receiver) = channel::<Work>();
-        WAITING.lock().insert(0, (u64::MAX, sender.clone()));
-        assert!(next(u64::MAX, &receiver, Duration::ZERO).is_none());
-        assert!(WAITING.lock().iter().all(|(number, _)| *number != u64::MAX));
+        let waiting = Waiting::new(vec![(7, sender.clone())]);
+        assert!(next(&waiting, 7, &receiver, Duration::ZERO).is_none());
+        assert!(waiting.lock().is_empty());
         // Nobody can find it any more, or somebody has just done so, and sends.
         let late = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(20));
             sender.send(Box::new(|| ())).unwrap();
         });
-        assert!(next(u64::MAX, &receiver, Duration::ZERO).is_some());
+        assert!(next(&waiting, 7, &receiver, Duration::ZERO).is_some());
         late.join().unwrap();
     }
 

@@ -130,14 +130,12 @@ impl Run<'_> {
         }
         headrace_io::scope(|scope| {
             let make = |stage| self.make(graph, stage, threads);
-            let refused = |error: std::io::Error| RunError::Thread(error.to_string());
-            let mut handles = Vec::with_capacity(stages.len());
-            for &stage in stages {
-                handles.push((stage, scope.spawn(move || make(stage)).map_err(refused)?));
-            }
+            let start = |&stage| (stage, scope.spawn_deep(move || make(stage)).ok());
+            let handles: Vec<_> = stages.iter().map(start).collect();
             let joined = handles.into_iter().map(|(stage, handle)| {
                 let panicked = |_| Err(RunError::Thread(format!("making stage {stage} panicked")));
-                handle.join().unwrap_or_else(panicked)
+                // Where no thread is had, this one makes it.
+                handle.map_or_else(|| make(stage), |made| made.join().unwrap_or_else(panicked))
             });
             joined.collect()
         })

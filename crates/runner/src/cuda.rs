@@ -21,6 +21,7 @@ use headrace_pipeline::{Bound, ExecError, WhyNot};
 use crate::chunks::{self, Planned};
 use crate::decoded::{How, batches_of};
 use crate::error::RunError;
+use crate::gpus::Gpus;
 use crate::near::NearGpus;
 use crate::pages::TablePages;
 use crate::prepared::Prepared;
@@ -266,25 +267,30 @@ fn deal(
     let holds_all = |ordinal: usize| {
         gpus.open(ordinal).is_ok_and(|gpu| gpu.resident().stats().budget_bytes >= bytes)
     };
-    // How many were near enough, where these had no room.
-    let mut near_enough = None;
     loop {
         let (ordinals, mut notes) = gpus.ordinals(&task.settings.devices);
-        let mut near = NearGpus::of(gpus, &ordinals, &task.settings.gpu_for, near_enough.is_some());
-        let dealt = segments.iter().cloned().map(|source| match &mut near {
-            Some(near) => near.deal(source),
-            None => source,
-        });
-        let mut planned = chunked(dealt, ordinals.len(), limits);
-        let mut used = match is_all {
-            true => used_devices(&mut planned),
-            false => (0..ordinals.len()).collect(),
+        let mut near = NearGpus::of(gpus, &ordinals, &task.settings.gpu_for);
+        let mut dealt = segments.clone();
+        if let Some(near) = &mut near {
+            dealt = segments.iter().cloned().map(|source| near.deal(source)).collect();
+            // Whatever columns a query reads, so that the next one finds them where they are.
+            if !near.nearest().is_none_or(|nearest| has_room(task, gpus, &ordinals, nearest)) {
+                near.spread();
+                dealt = segments.iter().cloned().map(|source| near.deal(source)).collect();
+            }
+        }
+        let near_all = dealt.iter().fold(Lanes::ALL, |near, source| near.and(source.near));
+        let one = near_all.of(ordinals.len()).next().unwrap_or(0);
+        let is_one = together && ordinals.len() > 1 && holds_all(ordinals[one]);
+        let mut planned = chunked(dealt, if is_one { 1 } else { ordinals.len() }, limits);
+        let used = match (is_one, is_all) {
+            (true, _) => vec![one],
+            (false, true) => used_devices(&mut planned),
+            (false, false) => (0..ordinals.len()).collect(),
         };
-        let one = used[planned.first().map_or(0, |chunk| chunk.device)];
-        if together && used.len() > 1 && holds_all(ordinals[one]) {
-            planned = chunked(segments.iter().cloned(), 1, limits);
-            (used, near) = (vec![one], None);
+        if is_one {
             notes.push("groups of any keys are made on one GPU, which holds the columns".into());
+            notes.extend(near.take().iter().flat_map(|near| near.notes().lock().clone()));
         }
         let opened: Vec<_> = used.iter().map(|&device| gpus.open(ordinals[device])).collect();
         if let Some(Err(reason)) = opened.iter().find(|opened| opened.is_err()) {
@@ -294,22 +300,19 @@ fn deal(
             }
             continue;
         }
-        let devices: Vec<Arc<CudaDevice>> = opened.into_iter().flatten().collect();
-        let room: u64 = devices.iter().map(|gpu| gpu.resident().stats().budget_bytes).sum();
-        if near.is_some() && used.len() < ordinals.len() && room < bytes && near_enough.is_none() {
-            near_enough = Some(used.len());
-            continue;
-        }
-        if near_enough.is_some_and(|near| near < used.len()) {
-            notes.push(NO_ROOM_NEAR.to_string());
-        }
+        let devices = opened.into_iter().flatten().collect();
         return Ok(Dealt { ordinals, devices, planned, near, notes });
     }
 }
 
-/// Why GPUs far from the storage take part.
-const NO_ROOM_NEAR: &str =
-    "the GPUs nearest to the files have no room for the columns: all take part";
+/// Whether GPUs have room for all columns of a task's table.
+fn has_room(task: &Task<'_>, gpus: &Gpus, ordinals: &[usize], lanes: Lanes) -> bool {
+    let columns: Vec<usize> = (0..task.table.source().schema().fields().len()).collect();
+    let room = |lane: usize| {
+        gpus.open(ordinals[lane]).map_or(0, |gpu| gpu.resident().stats().budget_bytes)
+    };
+    lanes.of(ordinals.len()).map(room).sum::<u64>() >= task.table.columns_bytes(&columns)
+}
 
 /// The devices that have chunks, at least one; chunks count these from now on.
 fn used_devices(chunks: &mut [ChunkSource]) -> Vec<usize> {

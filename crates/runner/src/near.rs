@@ -44,6 +44,8 @@ pub(crate) struct NearGpus {
     addresses: Option<Vec<PciAddress>>,
     gpu_for: GpuFor,
     by_file: HashMap<u32, Lanes>,
+    /// Of files that are nearer to some than to others, the GPUs that are nearest to any.
+    nearest: Option<Lanes>,
     notes: Notes,
 }
 
@@ -51,21 +53,27 @@ pub(crate) struct NearGpus {
 pub(crate) type Notes = Arc<Mutex<Vec<String>>>;
 
 impl NearGpus {
-    /// For GPUs by their ordinals; `None` where there is nothing to choose. `all_are_near`: but for those that the setting
-    /// names.
-    pub fn of(
-        gpus: &Gpus,
-        ordinals: &[usize],
-        gpu_for: &GpuFor,
-        all_are_near: bool,
-    ) -> Option<Self> {
-        let addresses = || gpus.addresses(ordinals).filter(|_| !all_are_near);
-        let among = || Self::among(ordinals.to_vec(), addresses(), gpu_for.clone());
+    /// For GPUs by their ordinals; `None` where there is nothing to choose.
+    pub fn of(gpus: &Gpus, ordinals: &[usize], gpu_for: &GpuFor) -> Option<Self> {
+        let among = || Self::among(ordinals.to_vec(), gpus.addresses(ordinals), gpu_for.clone());
         (ordinals.len() > 1).then(among)
     }
 
     fn among(ordinals: Vec<usize>, addresses: Option<Vec<PciAddress>>, gpu_for: GpuFor) -> Self {
-        Self { ordinals, addresses, gpu_for, by_file: HashMap::new(), notes: Notes::default() }
+        let (by_file, nearest, notes) = Default::default();
+        Self { ordinals, addresses, gpu_for, by_file, nearest, notes }
+    }
+
+    /// Of the files so far that are nearer to some GPUs than to others, those that are nearest to any.
+    pub fn nearest(&self) -> Option<Lanes> {
+        self.nearest
+    }
+
+    /// Takes all for as near, but for files that the setting names.
+    pub fn spread(&mut self) {
+        (self.addresses, self.nearest) = (None, None);
+        self.by_file.clear();
+        self.note("the GPUs nearest to the files have no room for the table: all take part".into());
     }
 
     /// The segment, dealt to the nearest.
@@ -91,7 +99,7 @@ impl NearGpus {
         lanes
     }
 
-    fn look_up(&self, file: &dyn ReadAt) -> Lanes {
+    fn look_up(&mut self, file: &dyn ReadAt) -> Lanes {
         if file.is_in_memory() || file.source().is_remote() {
             return Lanes::ALL;
         }
@@ -119,6 +127,9 @@ impl NearGpus {
             }
             Some((mount, Err(unknown))) => self.note(format!("from {mount}: {unknown}")),
             None => {}
+        }
+        if near.lanes.among(self.ordinals.len()) != Lanes::ALL {
+            self.nearest = Some(self.nearest.unwrap_or(Lanes::NONE).or(near.lanes));
         }
         near.lanes
     }
@@ -191,6 +202,29 @@ mod tests {
         for text in [format!("{folder}=all"), "/elsewhere=1".to_string()] {
             assert_eq!(of(&text).near(0, file.as_ref()), Lanes::ALL);
         }
+    }
+
+    #[test]
+    fn where_the_nearest_have_no_room_all_take_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.arrow");
+        std::fs::write(&path, "x").unwrap();
+        let file = SourceFile::open(&path).unwrap();
+        let addresses: Vec<PciAddress> =
+            ["0000:01:00.0", "0000:02:00.0"].map(|address| address.parse().unwrap()).into();
+        let key = (file.identity().device, folder.path().to_path_buf(), addresses.clone());
+        let told = Some(("/a".to_string(), Ok(vec![Distance::OtherNode, Distance::SameNode])));
+        near_by(key, || Near { lanes: Lanes::from_iter([1]), told });
+        let mut gpus = NearGpus::among(vec![0, 1], Some(addresses), GpuFor::default());
+        assert_eq!((gpus.near(0, file.as_ref()), gpus.nearest()), {
+            let second = Lanes::from_iter([1]);
+            (second, Some(second))
+        });
+        let told = "from /a to GPU 0 (another NUMA node), GPU 1 (same NUMA node)";
+        assert_eq!(*gpus.notes().lock(), [told]);
+        gpus.spread();
+        assert_eq!((gpus.near(0, file.as_ref()), gpus.nearest()), (Lanes::ALL, None));
+        assert!(gpus.notes().lock().iter().any(|note| note.contains("no room")));
     }
 
     #[test]

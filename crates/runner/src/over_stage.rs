@@ -86,7 +86,7 @@ impl Run<'_> {
                 produced
             };
             let produced =
-                scope.spawn(produced).map_err(|error| RunError::Thread(error.to_string()))?;
+                scope.spawn_deep(produced).map_err(|error| RunError::Thread(error.to_string()))?;
             // An error: the producer is done, and has sent nothing.
             let _ = begun.recv();
             // Nothing is locked while the reader runs: the producer goes on meanwhile.

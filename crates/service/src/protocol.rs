@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::devices::Devices;
 
 /// Changes whenever a message changes.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Batches of rows that a client may have sent and the run has not taken.
 pub const WINDOW_BATCHES: usize = 8;

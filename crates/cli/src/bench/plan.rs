@@ -9,7 +9,7 @@ use headrace_flow::Trace;
 use headrace_io::system::GpuFor;
 
 use super::args::{IoArgs, TargetArg};
-use crate::error::{CliError, Result};
+use crate::error::{CliError, Context, Result};
 use crate::trace::SPANS_MAX;
 
 /// Chunk sizes of a sweep.
@@ -55,7 +55,7 @@ pub fn base(args: &IoArgs) -> Result<BenchPlan> {
         verify: args.verify,
         limit_bytes: args.limit,
         time_limit: seconds.map(Duration::from_secs_f64),
-        gpu_for: GpuFor(args.gpu_for.clone()),
+        gpu_for: GpuFor::of(args.gpu_for.clone()).at("--gpu-for")?,
         trace: args.trace.as_ref().map(|_| Trace::new("headrace bench io", SPANS_MAX)),
         ..plain
     })

@@ -20,6 +20,18 @@ pub enum Taker {
 }
 
 impl GpuFor {
+    /// Of paths, each with who takes what is below it.
+    ///
+    /// # Errors
+    /// A path that is named twice.
+    pub fn of(all: Vec<(PathBuf, Taker)>) -> Result<Self, String> {
+        let twice = (1..all.len()).find(|&at| all[..at].iter().any(|(path, _)| *path == all[at].0));
+        match twice {
+            Some(at) => Err(format!("{} is named twice", all[at].0.display())),
+            None => Ok(Self(all)),
+        }
+    }
+
     /// Who takes a file: what the longest of the paths above it says.
     pub fn taker(&self, file: &Path) -> Option<Taker> {
         if self.0.is_empty() {
@@ -72,12 +84,7 @@ impl FromStr for GpuFor {
             return Ok(Self::default());
         }
         let all = text.split(',').map(|one| Self::one(one.trim()));
-        let all = all.collect::<Result<Vec<_>, _>>()?;
-        let twice = (1..all.len()).find(|&at| all[..at].iter().any(|(path, _)| *path == all[at].0));
-        match twice {
-            Some(at) => Err(format!("{} is named twice", all[at].0.display())),
-            None => Ok(Self(all)),
-        }
+        Self::of(all.collect::<Result<_, _>>()?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The one thread that a backend starts at a time, with all that it starts, and its end.
+//! The one thread that a backend starts at a time, and its end.
 
 use std::io;
 use std::sync::mpsc::RecvTimeoutError;
@@ -15,7 +15,7 @@ pub const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// The run that is under way. A backend has one thread of its own, and waits for it.
 static RUNNING: Mutex<Option<(CancelToken, JoinHandle<()>)>> = Mutex::new(None);
 
-/// Sees to it that no thread is left when the process gives shared memory back.
+/// Sees to it that no thread works when the process gives shared memory back. Those that wait for work touch none.
 ///
 /// # Safety
 /// The backend's thread, once a process.
