@@ -103,9 +103,15 @@ pub struct KnownPlan {
 impl PlanCache {
     /// The plan of a text, ready to run, if it is still the one that would be made now, and nobody
     /// runs it who must be alone.
-    pub async fn get(&self, text: &str, context: &SessionContext) -> Result<Option<KnownPlan>> {
+    /// Files are looked at on a thread `apart`, or here.
+    pub async fn get(
+        &self,
+        text: &str,
+        context: &SessionContext,
+        apart: bool,
+    ) -> Result<Option<KnownPlan>> {
         let Some((tables, mut known)) = self.find(text, context) else { return Ok(None) };
-        if !are_current(&tables, context).await {
+        if !are_current(&tables, context, apart).await {
             self.entries.lock().by_text.remove(text);
             known.loan.iter_mut().for_each(|loan| loan.lent = None);
             return Ok(None);
@@ -166,7 +172,7 @@ impl PlanCache {
 }
 
 /// Whether the names of a plan's tables still mean these: the files of all are looked at together.
-async fn are_current(tables: &Tables, context: &SessionContext) -> bool {
+async fn are_current(tables: &Tables, context: &SessionContext, apart: bool) -> bool {
     let mut own: Option<(Arc<dyn SchemaProvider>, Vec<_>)> = None;
     for (name, table) in tables {
         let Ok(schema) = context.state_ref().read().schema_for_ref(name.clone()) else {
@@ -187,7 +193,7 @@ async fn are_current(tables: &Tables, context: &SessionContext) -> bool {
     }
     let Some((schema, known)) = own else { return true };
     match schema.downcast_ref::<catalog::Tables>() {
-        Some(tables) => tables.are_current(&known).await,
+        Some(tables) => tables.are_current(&known, apart).await,
         None => false,
     }
 }

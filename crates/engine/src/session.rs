@@ -257,7 +257,7 @@ impl Session {
         let (started, traffic) = (Instant::now(), traffic());
         let limit = statement_timeout_of(self.context.state_ref().read().config_options());
         let waiting = Waiting::new(self.is_apart, started, limit);
-        let cached = self.plans.get(text, &self.context).await?;
+        let cached = self.plans.get(text, &self.context, self.is_apart).await?;
         let plan_cached = cached.is_some();
         let (KnownPlan { plan, headers, loan }, staging, notes) = match cached {
             Some(known) => (known, None, Vec::new()),

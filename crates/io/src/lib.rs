@@ -58,6 +58,7 @@ mod read;
 mod remote;
 mod residency;
 mod ring;
+mod scope;
 mod segment;
 mod sigbus;
 pub mod system;
@@ -88,8 +89,9 @@ pub use probe::PathProbe;
 pub use read::ReadRequest;
 pub use remote::{RemoteBytes, is_abandoned};
 pub use residency::{Residency, ResidencyMethod, drop_cache, residency, residency_sampled};
+pub use scope::{Handle, Scope, scope};
 pub use segment::{EXTENT_ALIGN_BYTES, Placement, ReadMode};
-pub use threads::{Handle, Scope, on_thread, scope};
+pub use threads::on_thread;
 pub use units::{binary_bytes, decimal_bytes};
 pub use uring::{SetupFault, UringOptions, UringUnavailable};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::threads::scope;
+use crate::scope::scope;
 
 /// Applies `f` to every index below `count` and returns the results in index order, or the error of the
 /// lowest failing index. Each of up to `threads_max` threads gets at least `items_per_thread_min` items.

@@ -126,8 +126,12 @@ impl Tables {
         blocking(move || files.current(kept.as_deref())).await.map(Some)
     }
 
-    /// Whether these tables are still those of their names, as their files are now.
-    pub(crate) async fn are_current(&self, known: &[(&str, &Arc<dyn TableProvider>)]) -> bool {
+    /// Whether these tables are still those of their names, as their files are now: looked at on a thread `apart`, or here.
+    pub(crate) async fn are_current(
+        &self,
+        known: &[(&str, &Arc<dyn TableProvider>)],
+        apart: bool,
+    ) -> bool {
         let mut of_files = Vec::with_capacity(known.len());
         for (name, known) in known {
             match self.of(name) {
@@ -140,7 +144,10 @@ impl Tables {
         let is_current = move |(files, known): &(Arc<FileTable>, Arc<dyn TableProvider>)| {
             files.current(kept.as_deref()).is_ok_and(|now| Arc::ptr_eq(&now, known))
         };
-        blocking(move || Ok(of_files.iter().all(is_current))).await.unwrap_or(false)
+        match apart {
+            true => blocking(move || Ok(of_files.iter().all(is_current))).await.unwrap_or(false),
+            false => of_files.iter().all(is_current),
+        }
     }
 
     /// What a name or path means; `None`: nothing.
