@@ -54,36 +54,85 @@ macro_rules! value_of {
     )*};
 }
 
-value_of!(i8 i16 i32 i64 i128);
+value_of!(i8 i16 i32 i64 i128 u8 u16 u32);
+
+/// What becomes of the numbers of a file.
+#[derive(Clone, Copy)]
+enum Kept {
+    /// They themselves.
+    Whole,
+    /// Differences from this one.
+    From(i64),
+}
+
+impl Kept {
+    /// Appends numbers; whether all of them have a place.
+    fn append<T: Value>(self, numbers: impl Iterator<Item = i64>, out: &mut Vec<T>) -> bool {
+        let Self::From(base) = self else {
+            out.extend(numbers.map(T::of));
+            return true;
+        };
+        let mut bits = 0;
+        out.extend(numbers.map(|number| {
+            let delta = number.wrapping_sub(base);
+            bits |= delta as u64;
+            T::of(delta)
+        }));
+        // A difference below 0 has the highest bits.
+        size_of::<T>() >= 8 || bits >> (8 * size_of::<T>()) == 0
+    }
+
+    /// The same of wide ones.
+    fn append_wide<T: Value>(self, numbers: impl Iterator<Item = i128>, out: &mut Vec<T>) -> bool {
+        let Self::From(base) = self else {
+            out.extend(numbers.map(T::of_wide));
+            return true;
+        };
+        let mut bits = 0;
+        out.extend(numbers.map(|number| {
+            let delta = number.wrapping_sub(base.into());
+            bits |= delta as u128;
+            T::of_wide(delta)
+        }));
+        bits >> (8 * size_of::<T>()) == 0
+    }
+}
 
 /// Decimals of a width that the compiler knows: it then loads each at once.
-fn big_endian<T: Value, const WIDTH: usize>(bytes: &[u8], out: &mut Vec<T>) {
+fn big_endian<T: Value, const WIDTH: usize>(kept: Kept, bytes: &[u8], out: &mut Vec<T>) -> bool {
     let values = bytes.as_chunks::<WIDTH>().0.iter();
     if WIDTH <= 8 {
-        out.extend(values.map(|bytes| {
+        let number = |bytes: &[u8; WIDTH]| {
             let mut high = [0; 8];
             high[..WIDTH].copy_from_slice(bytes);
-            T::of(i64::from_be_bytes(high) >> (64 - 8 * WIDTH))
-        }));
+            i64::from_be_bytes(high) >> (64 - 8 * WIDTH)
+        };
+        kept.append(values.map(number), out)
     } else {
-        out.extend(values.map(|bytes| {
+        let number = |bytes: &[u8; WIDTH]| {
             let mut high = [0; 16];
             high[..WIDTH].copy_from_slice(bytes);
-            T::of_wide(i128::from_be_bytes(high) >> (128 - 8 * WIDTH))
-        }));
+            i128::from_be_bytes(high) >> (128 - 8 * WIDTH)
+        };
+        kept.append_wide(values.map(number), out)
     }
 }
 
 macro_rules! big_endian_of {
-    ($width:expr, $bytes:expr, $out:expr, $($known:literal)*) => {
+    ($kept:expr, $width:expr, $bytes:expr, $out:expr, $($known:literal)*) => {
         match $width {
-            $($known => big_endian::<T, $known>($bytes, $out),)*
-            _ => {}
+            $($known => big_endian::<T, $known>($kept, $bytes, $out),)*
+            _ => true,
         }
     };
-    ($width:expr, $bytes:expr, $out:expr) => {
-        big_endian_of!($width, $bytes, $out, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
+    ($kept:expr, $width:expr, $bytes:expr, $out:expr) => {
+        big_endian_of!($kept, $width, $bytes, $out, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
     };
+}
+
+/// A file that contradicts itself: pruning would go wrong, too.
+fn beyond_claims() -> Bad {
+    Bad::new("a value lies beyond what the statistics of its column say")
 }
 
 /// Values whose bytes are split: the first bytes of all values, then the second bytes of all, and so on.
@@ -127,6 +176,7 @@ enum Coding {
 /// A column of such values.
 pub(super) struct Fixed<T> {
     stored: Stored,
+    kept: Kept,
     data_type: DataType,
     dictionary: Vec<T>,
     coding: Coding,
@@ -135,8 +185,13 @@ pub(super) struct Fixed<T> {
 
 impl<T: Value> Fixed<T> {
     pub fn new(stored: Stored, data_type: DataType) -> Self {
-        let coding = Coding::Plain { at: 0 };
-        Self { stored, data_type, dictionary: Vec::new(), coding, out: Vec::new() }
+        let (kept, coding) = (Kept::Whole, Coding::Plain { at: 0 });
+        Self { stored, kept, data_type, dictionary: Vec::new(), coding, out: Vec::new() }
+    }
+
+    /// Of which differences from a number are kept; that they have a place is what the file claims.
+    pub fn from_base(stored: Stored, data_type: DataType, base: i64) -> Self {
+        Self { kept: Kept::From(base), ..Self::new(stored, data_type) }
     }
 
     /// Codes from here on are of these values.
@@ -155,19 +210,24 @@ impl<T: Value> Fixed<T> {
         self.out.push(value);
     }
 
-    fn append_plain(stored: Stored, bytes: &[u8], out: &mut Vec<T>) {
-        match stored {
-            Stored::Bit => {}
+    fn append_plain(
+        (stored, kept): (Stored, Kept),
+        bytes: &[u8],
+        out: &mut Vec<T>,
+    ) -> Result<(), Bad> {
+        let have_a_place = match stored {
+            Stored::Bit => true,
             Stored::Four => {
                 let values = bytes.as_chunks().0.iter();
-                out.extend(values.map(|bytes| T::of(i32::from_le_bytes(*bytes).into())));
+                kept.append(values.map(|bytes| i32::from_le_bytes(*bytes).into()), out)
             }
             Stored::Eight => {
                 let values = bytes.as_chunks().0.iter();
-                out.extend(values.map(|bytes| T::of(i64::from_le_bytes(*bytes))));
+                kept.append(values.map(|bytes| i64::from_le_bytes(*bytes)), out)
             }
-            Stored::BigEndian(width) => big_endian_of!(width, bytes, out),
-        }
+            Stored::BigEndian(width) => big_endian_of!(kept, width, bytes, out),
+        };
+        if have_a_place { Ok(()) } else { Err(beyond_claims()) }
     }
 }
 
@@ -183,8 +243,7 @@ impl<T: Value> super::values::Values for Fixed<T> {
         let bytes =
             bytes.ok_or_else(|| Bad::new(format!("a dictionary of {values} values is cut off")))?;
         self.dictionary.clear();
-        Self::append_plain(self.stored, bytes, &mut self.dictionary);
-        Ok(())
+        Self::append_plain((self.stored, self.kept), bytes, &mut self.dictionary)
     }
 
     fn begin_page(
@@ -223,7 +282,8 @@ impl<T: Value> super::values::Values for Fixed<T> {
                 let to =
                     count.checked_mul(self.stored.bytes()).and_then(|size| at.checked_add(size));
                 let to = to.ok_or_else(cut)?;
-                Self::append_plain(self.stored, page.get(*at..to).ok_or_else(cut)?, &mut self.out);
+                let bytes = page.get(*at..to).ok_or_else(cut)?;
+                Self::append_plain((self.stored, self.kept), bytes, &mut self.out)?;
                 *at = to;
             }
             Coding::Bits { at } => {
@@ -276,16 +336,15 @@ impl<T: Value> super::values::Values for Fixed<T> {
             }
             Coding::Made { values, at } => {
                 let to = *at + count * self.stored.bytes();
-                Self::append_plain(
-                    self.stored,
-                    values.get(*at..to).ok_or_else(cut)?,
-                    &mut self.out,
-                );
+                let bytes = values.get(*at..to).ok_or_else(cut)?;
+                Self::append_plain((self.stored, self.kept), bytes, &mut self.out)?;
                 *at = to;
             }
             Coding::Ready { values, at } => {
                 let some = values.get(*at..*at + count).ok_or_else(cut)?;
-                self.out.extend(some.iter().map(|&value| T::of(value)));
+                if !self.kept.append(some.iter().copied(), &mut self.out) {
+                    return Err(beyond_claims());
+                }
                 *at += count;
             }
         }
@@ -342,5 +401,44 @@ impl<T: Value> super::values::Values for Fixed<T> {
         let data =
             ArrayData::builder(self.data_type.clone()).len(rows).add_buffer(values).nulls(nulls);
         Ok(make_array(data.build()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::values::Values;
+    use super::*;
+
+    /// Differences from 10 as a page of plain values has them.
+    fn deltas<T: Value>(stored: Stored, page: &[u8], values: usize) -> Result<Vec<u8>, Bad> {
+        let mut column = Fixed::<T>::from_base(stored, DataType::Int64, 10);
+        column.begin_page(encodings::PLAIN, page, 0, values)?;
+        column.append(page, values)?;
+        let mut into = vec![0xaa; values * size_of::<T>()];
+        column.put(&Encoding::Plain, 0, &mut into)?;
+        Ok(into)
+    }
+
+    #[test]
+    fn what_a_file_claims_of_its_values_is_checked() {
+        let eight =
+            |values: &[i64]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
+        let wide =
+            |values: &[i128]| -> Vec<u8> { values.iter().flat_map(|v| v.to_be_bytes()).collect() };
+        let all = deltas::<u8>(Stored::Eight, &eight(&[10, 265, 11]), 3).unwrap();
+        assert_eq!(all, [0, 255, 1]);
+        let all = deltas::<u16>(Stored::BigEndian(16), &wide(&[10, 266]), 2).unwrap();
+        assert_eq!(all, [0, 0, 0, 1]);
+        for beyond in [9, 266, i64::MIN, i64::MAX] {
+            let page = eight(&[10, beyond]);
+            assert!(deltas::<u8>(Stored::Eight, &page, 2).is_err(), "{beyond}");
+        }
+        for beyond in [9, 1 << 80, i128::MIN] {
+            let page = wide(&[beyond]);
+            assert!(deltas::<u32>(Stored::BigEndian(16), &page, 1).is_err(), "{beyond}");
+        }
+        let mut column = Fixed::<u8>::from_base(Stored::Eight, DataType::Int64, 10);
+        assert!(column.set_dictionary(&eight(&[12, 9]), 2).is_err());
     }
 }

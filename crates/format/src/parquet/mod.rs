@@ -19,7 +19,9 @@
 //! from the pages before. A row group that several threads share is read by each, which skips the pages of the others
 //! without decompressing them.
 //!
-//! Decimals become as narrow as the file has them, in 4, 8 or 16 bytes; pipelines take all three.
+//! Decimals become as narrow as the file has them, in 4, 8 or 16 bytes; pipelines take all three. For a device, whole numbers
+//! become differences from the least one that the statistics of all files claim, in as few of 1, 2 and 4 bytes as the
+//! greatest takes; a value that has no place among them is an error of the file.
 //!
 //! # What is not read here
 //!

@@ -50,6 +50,12 @@ fn lies(table: &ParquetTable, file: &KnownFile, column: usize) -> Option<Encodin
     match &file.columns[column].target {
         Target::Bytes { .. } => None,
         Target::Fixed { stored: Stored::Bit, .. } => Some(Encoding::Bits),
+        Target::Fixed { bytes, data_type, .. }
+            if let Some((base, delta_bytes)) = deltas(table, column, data_type)
+                && usize::from(delta_bytes) < *bytes =>
+        {
+            Some(Encoding::Deltas { base, delta_bytes })
+        }
         Target::Fixed { data_type: DataType::Decimal32(..), .. } => {
             Some(Encoding::Narrow { value_bytes: 4 })
         }
@@ -60,12 +66,26 @@ fn lies(table: &ParquetTable, file: &KnownFile, column: usize) -> Option<Encodin
     }
 }
 
+/// What values of a column are told from, and the bytes of a difference: what the files claim of them, which is checked
+/// where they are decoded.
+fn deltas(table: &ParquetTable, column: usize, data_type: &DataType) -> Option<(i64, u8)> {
+    let is_whole =
+        data_type.is_signed_integer() || data_type.is_decimal() || *data_type == DataType::Date32;
+    let claims = table.columns.get(column).filter(|_| is_whole)?;
+    let (min, max) = claims.min.zip(claims.max)?;
+    let span = max.checked_sub(min).and_then(|span| u64::try_from(span).ok())?;
+    let delta_bytes = [1, 2, 4].into_iter().find(|bytes| span >> (8 * bytes) == 0)?;
+    Some((min, delta_bytes))
+}
+
 /// Bits of a value.
 fn value_bits(file: &KnownFile, column: usize, encoding: &Encoding) -> u64 {
     match (encoding, &file.columns[column].target) {
         (Encoding::Bits, _) => 1,
         (
-            Encoding::Dictionary { code_bytes: bytes } | Encoding::Narrow { value_bytes: bytes },
+            Encoding::Dictionary { code_bytes: bytes }
+            | Encoding::Narrow { value_bytes: bytes }
+            | Encoding::Deltas { delta_bytes: bytes, .. },
             _,
         ) => 8 * u64::from(*bytes),
         (_, Target::Fixed { bytes, .. }) => 8 * *bytes as u64,
@@ -258,11 +278,14 @@ impl PlainFile {
         let (file, Place { group, column, first_row }) = (self.file(), place);
         let facts = chunk_facts(file, group, column)?;
         let target = &file.columns[column].target;
+        let of_target = match lies(&self.table, file, column) {
+            Some(Encoding::Deltas { base, delta_bytes }) => target.deltas(base, delta_bytes),
+            _ => target.values(self.table.texts_of(column)),
+        };
         let bytes = chunk_bytes(file.chunk(group, column)).unwrap_or(0..0);
         PAGES.with_borrow_mut(|(pages, room)| {
             pages.resize((bytes.end - bytes.start) as usize, 0);
             file.source.read_exact_at(bytes.start, pages)?;
-            let of_target = target.values(self.table.texts_of(column));
             let mut reader = ColumnReader::with_room(of_target, std::mem::take(room));
             reader.begin(facts, first_row as usize);
             for at in (0..rows as usize).step_by(BATCH_ROWS) {

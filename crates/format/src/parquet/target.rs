@@ -107,6 +107,19 @@ impl Target {
     }
 }
 
+impl Target {
+    /// What reads whole numbers as differences from one, of 1, 2 or 4 bytes.
+    pub fn deltas(&self, base: i64, delta_bytes: u8) -> Box<dyn Values> {
+        let Self::Fixed { stored, data_type, .. } = self else { return self.values(None) };
+        let (stored, data_type) = (*stored, data_type.clone());
+        match delta_bytes {
+            1 => Box::new(Fixed::<u8>::from_base(stored, data_type, base)),
+            2 => Box::new(Fixed::<u16>::from_base(stored, data_type, base)),
+            _ => Box::new(Fixed::<u32>::from_base(stored, data_type, base)),
+        }
+    }
+}
+
 fn is_integer(data_type: &DataType) -> bool {
     let is_time =
         matches!(data_type, DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(_, _));

@@ -248,6 +248,30 @@ fn plain_array(
             let array = Decimal128Array::new(values.collect(), nulls);
             Arc::new(array.with_precision_and_scale(precision, scale).unwrap())
         }
+        (ir::Encoding::Deltas { base, delta_bytes }, data_type) => {
+            let bytes = usize::from(*delta_bytes);
+            let of = |value: &[u8]| {
+                let mut all = [0; 8];
+                all[..bytes].copy_from_slice(value);
+                i128::from(*base) + i128::from(u64::from_le_bytes(all))
+            };
+            let numbers = values.chunks_exact(bytes).map(of);
+            let numbers = Decimal128Array::new(numbers.collect(), nulls);
+            match data_type {
+                DataType::Decimal128(precision, scale) => {
+                    Arc::new(numbers.with_precision_and_scale(precision, scale).unwrap())
+                }
+                data_type => {
+                    let numbers = numbers.with_precision_and_scale(38, 0).unwrap();
+                    let whole = cast(&numbers, &DataType::Int64).unwrap();
+                    let narrow = match data_type {
+                        DataType::Date32 => cast(&whole, &DataType::Int32).unwrap(),
+                        _ => whole,
+                    };
+                    cast(&narrow, &data_type).unwrap()
+                }
+            }
+        }
         (ir::Encoding::Dictionary { code_bytes }, _) => {
             let codes = signed((*code_bytes).into()).into_iter().map(|code| code as i32);
             let keys = Int32Array::new(codes.collect(), nulls);
