@@ -41,7 +41,9 @@ impl Table for ParquetTable {
     fn kept_name(&self, column: usize) -> Option<String> {
         let texts = self.texts_of(column).map(|texts| texts.digest());
         let field = self.schema.fields().get(column)?;
-        Some(format!("{} {} {texts:?}", field.data_type(), field.name()))
+        // Another table over the same file may claim other values, and have other differences.
+        let lies = self.plain_encoding(0, column);
+        Some(format!("{} {} {texts:?} {lies:?}", field.data_type(), field.name()))
     }
 
     fn rows(&self) -> Option<u64> {
