@@ -94,7 +94,7 @@ impl<T: Transfer> Engine<T> for Pool<T> {
 }
 
 fn work<T: Transfer>(tasks: &Receiver<Task<T>>, shared: &Shared) {
-    crate::engine::block_signals();
+    crate::signals::block_signals();
     crate::remote::reads_until(&shared.cancelled);
     for Task { pending, mut segment } in tasks {
         let request = &pending.request;

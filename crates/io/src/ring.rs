@@ -240,7 +240,7 @@ struct Driver<T: Transfer> {
 
 impl<T: Transfer> Driver<T> {
     fn run(mut self) {
-        crate::engine::block_signals();
+        crate::signals::block_signals();
         loop {
             let open = self.take_requests();
             if self.shared.cancelled.load(Ordering::Acquire) {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::block_signals;
+use crate::signals::block_signals;
 
 /// How long a thread waits for work before it ends.
 const WAIT: Duration = Duration::from_secs(10);
