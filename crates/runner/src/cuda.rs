@@ -270,15 +270,20 @@ fn deal(
     loop {
         let (ordinals, mut notes) = gpus.ordinals(&task.settings.devices);
         let mut near = NearGpus::of(gpus, &ordinals, &task.settings.gpu_for);
-        let mut dealt = segments.clone();
-        if let Some(near) = &mut near {
-            dealt = segments.iter().cloned().map(|source| near.deal(source)).collect();
-            // Whatever columns a query reads, so that the next one finds them where they are.
-            if !near.nearest().is_none_or(|nearest| has_room(task, gpus, &ordinals, nearest)) {
-                near.spread();
-                dealt = segments.iter().cloned().map(|source| near.deal(source)).collect();
+        let dealt = match &mut near {
+            Some(near) => {
+                let dealt = near.deal(segments.iter().cloned());
+                // Whatever columns a query reads, so that the next one finds them where they are.
+                match near.nearest() {
+                    Some(nearest) if !has_room(task, gpus, &ordinals, nearest) => {
+                        near.spread();
+                        near.deal(segments.iter().cloned())
+                    }
+                    _ => dealt,
+                }
             }
-        }
+            None => segments.clone(),
+        };
         let near_all = dealt.iter().fold(Lanes::ALL, |near, source| near.and(source.near));
         let one = near_all.of(ordinals.len()).next().unwrap_or(0);
         let is_one = together && ordinals.len() > 1 && holds_all(ordinals[one]);

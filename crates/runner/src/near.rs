@@ -76,13 +76,17 @@ impl NearGpus {
         self.note("the GPUs nearest to the files have no room for the table: all take part".into());
     }
 
-    /// The segment, dealt to the nearest.
-    pub fn deal(&mut self, source: SegmentSource) -> SegmentSource {
+    fn dealt(&mut self, source: SegmentSource) -> SegmentSource {
         let near = match &source.from {
             Some(from) => self.near(source.segment.file, from.as_ref()),
             None => Lanes::ALL,
         };
         SegmentSource { near, ..source }
+    }
+
+    /// The segments, dealt to the nearest.
+    pub fn deal(&mut self, sources: impl IntoIterator<Item = SegmentSource>) -> Vec<SegmentSource> {
+        sources.into_iter().map(|source| self.dealt(source)).collect()
     }
 
     /// What is to be said; files that come later add to it.
@@ -184,12 +188,17 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn files_go_to_the_gpu_that_is_named_for_them() {
+    /// A file in a folder of its own.
+    fn file() -> (tempfile::TempDir, Arc<SourceFile>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.arrow");
         std::fs::write(&path, "x").unwrap();
-        let file = SourceFile::open(&path).unwrap();
+        (folder, SourceFile::open(&path).unwrap())
+    }
+
+    #[test]
+    fn files_go_to_the_gpu_that_is_named_for_them() {
+        let (folder, file) = file();
         let of = |text: &str| NearGpus::among(vec![1, 3], None, text.parse().unwrap());
         let folder = folder.path().display();
         let mut gpus = of(&format!("{folder}=3"));
@@ -206,10 +215,7 @@ mod tests {
 
     #[test]
     fn where_the_nearest_have_no_room_all_take_part() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.arrow");
-        std::fs::write(&path, "x").unwrap();
-        let file = SourceFile::open(&path).unwrap();
+        let (folder, file) = file();
         let addresses: Vec<PciAddress> =
             ["0000:01:00.0", "0000:02:00.0"].map(|address| address.parse().unwrap()).into();
         let key = (file.identity().device, folder.path().to_path_buf(), addresses.clone());

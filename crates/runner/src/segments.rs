@@ -118,7 +118,7 @@ impl Segments {
         };
         let sources: Vec<_> = fed.payload.segments.into_iter().map(source).collect();
         match &mut self.near {
-            Some(near) => sources.into_iter().map(|source| near.deal(source)).collect(),
+            Some(near) => near.deal(sources),
             None => sources,
         }
     }
