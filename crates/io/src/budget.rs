@@ -275,6 +275,13 @@ impl Reservation {
         Ok(())
     }
 
+    /// Hands over `bytes` of its own, or all where it has fewer.
+    pub fn split(&mut self, bytes: u64) -> Reservation {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { budget: Arc::clone(&self.budget), kind: self.kind, bytes }
+    }
+
     /// Takes over the bytes of another reservation of the same budget and use.
     pub fn absorb(&mut self, mut other: Reservation) {
         assert!(

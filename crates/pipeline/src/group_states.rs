@@ -133,7 +133,8 @@ impl GroupStates {
             hash_keys(&keys.iter().collect::<Vec<_>>(), rows, hashes);
             Ok(())
         };
-        self.level.flush().take_in(count, self.portion_groups(), hash, encode)
+        let mut spare = reserve(&self.level.options().account);
+        self.level.flush().take_in(count, self.portion_groups(), hash, encode, &mut spare)
     }
 
     /// Groups that are nowhere else, as output.

@@ -139,9 +139,9 @@ impl<'a> Divider<'a> {
             waiting.is_divided = true;
             // Nobody else divides before this is done: what was kept is more than a buffer.
             let batches = std::mem::take(&mut waiting.batches);
-            self.divide(batches)?;
             waiting.bytes = 0;
-            return waiting.memory.resize(0).map_err(RunError::from);
+            let mut kept = waiting.memory.split(u64::MAX);
+            return self.divide(batches, &mut kept);
         }
         if waiting.bytes < self.buffer_bytes {
             return Ok(());
@@ -149,24 +149,28 @@ impl<'a> Divider<'a> {
         let batches = std::mem::take(&mut waiting.batches);
         waiting.bytes = 0;
         drop(waiting);
-        self.divide(batches)
+        self.divide(batches, &mut self.budget.reserve_nothing(MemoryUse::Operators))
     }
 
-    /// Divides batches, a buffer of them at a time.
-    fn divide(&self, batches: Vec<RecordBatch>) -> Result<(), RunError> {
+    /// Divides batches, a buffer of them at a time. `spare` pays for lists as far as it goes.
+    fn divide(&self, batches: Vec<RecordBatch>, spare: &mut Reservation) -> Result<(), RunError> {
         let (mut some, mut bytes) = (Vec::new(), 0);
         for batch in batches {
             bytes += batch_bytes(&batch);
             some.push(batch);
             if bytes >= self.buffer_bytes {
-                self.divide_at_once(&some)?;
+                self.divide_at_once(&some, spare)?;
                 (some, bytes) = (Vec::new(), 0);
             }
         }
-        self.divide_at_once(&some)
+        self.divide_at_once(&some, spare)
     }
 
-    fn divide_at_once(&self, batches: &[RecordBatch]) -> Result<(), RunError> {
+    fn divide_at_once(
+        &self,
+        batches: &[RecordBatch],
+        spare: &mut Reservation,
+    ) -> Result<(), RunError> {
         let Some(first) = batches.first() else { return Ok(()) };
         let schema = first.schema();
         let all = concat_batches(&schema, batches).map_err(internal)?;
@@ -178,7 +182,7 @@ impl<'a> Divider<'a> {
         let mut begin = 0;
         for (partition, end) in ends.into_iter().enumerate() {
             if end > begin {
-                partitions.push(partition, ordered.slice(begin, end - begin))?;
+                partitions.push(partition, ordered.slice(begin, end - begin), spare)?;
             }
             begin = end;
         }
@@ -204,7 +208,7 @@ impl<'a> Divider<'a> {
             let Waiting { memory, .. } = self.waiting.into_inner();
             return Ok(Gathered::Held(batches, memory));
         }
-        self.divide(batches)?;
+        self.divide(batches, &mut self.budget.reserve_nothing(MemoryUse::Operators))?;
         // Of no rows there are partitions, too: those of the other side may have some.
         let partitions = match self.partitions.take() {
             Some(partitions) => partitions,

@@ -38,4 +38,4 @@ mod partitions;
 pub use error::{Result, SpillError};
 pub use file::{Place, SpillFile};
 pub use folder::{SpillCounters, SpillFolder, TemporaryFile};
-pub use partitions::{Block, Blocks, Part, Partitions, batch_bytes};
+pub use partitions::{Block, Blocks, LISTED_BYTES, Part, Partitions, batch_bytes};

@@ -42,7 +42,7 @@ struct Filed {
 }
 
 /// Size of an entry in its partition's list.
-const LISTED_BYTES: u64 = size_of::<Block>() as u64;
+pub const LISTED_BYTES: u64 = size_of::<Block>() as u64;
 const _: () = assert!(LISTED_BYTES == 24);
 
 /// Unit of block sizes in a file.
@@ -175,14 +175,18 @@ impl Partitions {
         Ok(Block(Lies::InFile(filed)))
     }
 
-    /// Appends a block to a partition.
+    /// Appends a block to a partition. Its place in the list is paid out of `spare`, a reservation of the same budget and
+    /// use, as long as that has something: rows are put aside when memory is full, and are held until they are.
     ///
     /// # Errors
-    /// The budget has no memory for the list of blocks.
-    pub fn add(&self, partition: usize, block: Block) -> Result<()> {
+    /// Neither `spare` nor the budget has memory for the list of blocks.
+    pub fn add(&self, partition: usize, block: Block, spare: &mut Reservation) -> Result<()> {
         let mut part = self.parts[partition].lock();
         let memory = part.memory.get_or_insert_with(|| self.budget.reserve_nothing(self.kind));
-        memory.resize(memory.bytes() + LISTED_BYTES)?;
+        let paid = spare.split(LISTED_BYTES);
+        let missing_bytes = LISTED_BYTES - paid.bytes();
+        memory.absorb(paid);
+        memory.resize(memory.bytes() + missing_bytes)?;
         if let (Lies::InFile(_), None) = (&block.0, &part.blocks.file) {
             part.blocks.file = Some(self.file()?);
         }
@@ -194,10 +198,15 @@ impl Partitions {
     ///
     /// # Errors
     /// Those of [`put_aside`](Self::put_aside) and [`add`](Self::add).
-    pub fn push(&self, partition: usize, batch: RecordBatch) -> Result<u64> {
+    pub fn push(
+        &self,
+        partition: usize,
+        batch: RecordBatch,
+        spare: &mut Reservation,
+    ) -> Result<u64> {
         let block = self.put_aside(batch, 0)?;
         let file_bytes = block.file_bytes();
-        self.add(partition, block)?;
+        self.add(partition, block, spare)?;
         Ok(file_bytes)
     }
 
@@ -399,7 +408,9 @@ mod tests {
             let partitions = two(Some(&folder), &budget).holding(held_bytes_max);
             let mut file_bytes = 0;
             for i in 0..20 {
-                file_bytes += partitions.push(i % 2, batch(i as i64 * 100, 100)).unwrap();
+                file_bytes += partitions
+                    .push(i % 2, batch(i as i64 * 100, 100), &mut budget.reserve_nothing(KIND))
+                    .unwrap();
             }
             let held = budget.uses().total_bytes();
             assert!(held <= 16_000 && file_bytes > 0, "{held} held, {file_bytes} in a file");
@@ -430,7 +441,8 @@ mod tests {
     fn without_a_folder_memory_must_do() {
         let budget = MemoryBudget::new(10_000);
         let partitions = two(None, &budget);
-        let error = (0..).find_map(|_| partitions.push(0, batch(0, 100)).err()).unwrap();
+        let mut none = budget.reserve_nothing(KIND);
+        let error = (0..).find_map(|_| partitions.push(0, batch(0, 100), &mut none).err()).unwrap();
         assert!(matches!(error, SpillError::Memory(_)), "{error}");
         assert!(partitions.take(0).blocks().rows() > 0);
         assert_eq!(budget.uses().total_bytes(), 0);
@@ -439,9 +451,29 @@ mod tests {
     #[test]
     fn the_list_of_blocks_is_paid_for() {
         let (_home, folder) = folder();
-        let partitions = two(Some(&folder), &MemoryBudget::new(1000));
-        let error = (0..).find_map(|_| partitions.push(0, batch(0, 1)).err()).unwrap();
+        let budget = MemoryBudget::new(1000);
+        let partitions = two(Some(&folder), &budget);
+        let mut none = budget.reserve_nothing(KIND);
+        let error = (0..).find_map(|_| partitions.push(0, batch(0, 1), &mut none).err()).unwrap();
         assert!(matches!(error, SpillError::Memory(_)), "{error}");
+    }
+
+    #[test]
+    fn what_is_held_pays_for_the_list_when_memory_is_full() {
+        let (_home, folder) = folder();
+        let budget = MemoryBudget::new(1000);
+        let partitions = two(Some(&folder), &budget);
+        // Two blocks and a half.
+        let mut held = budget.reserve(KIND, 60).unwrap();
+        let others = budget.reserve(KIND, 940).unwrap();
+        for _ in 0..2 {
+            partitions.push(0, batch(0, 1), &mut held).unwrap();
+            assert_eq!(budget.uses().total_bytes(), 1000);
+        }
+        let error = partitions.push(0, batch(0, 1), &mut held).unwrap_err();
+        assert!(matches!(error, SpillError::Memory(_)), "{error}");
+        drop((held, others, partitions));
+        assert_eq!(budget.uses().total_bytes(), 0);
     }
 
     #[test]
@@ -454,9 +486,10 @@ mod tests {
         ] {
             let home = tempfile::tempdir().unwrap();
             let folder = faulty::folder(home.path(), u64::MAX, fault);
-            let partitions = two(Some(&folder), &MemoryBudget::new(100_000));
+            let budget = MemoryBudget::new(100_000);
+            let partitions = two(Some(&folder), &budget);
             let through = partitions
-                .push(1, batch(7, 70))
+                .push(1, batch(7, 70), &mut budget.reserve_nothing(KIND))
                 .and_then(|_| partitions.take(1).drain(|_| Ok::<_, SpillError>(())));
             let error = through.unwrap_err().to_string();
             let place = home.path().to_str().unwrap();

@@ -10,6 +10,7 @@
 use std::ops::Range;
 
 use headrace_columns::hash::{FAN_OUT_MAX, in_order, partition};
+use headrace_io::Reservation;
 
 use crate::ExecError;
 use crate::cpu::hash_state::HashState;
@@ -123,9 +124,9 @@ impl Aside {
 }
 
 impl Aside {
-    /// Hands all groups over to `runs`, and begins anew. What goes to a partition goes together, and copies are merged if there
+    /// Hands all groups over to `runs`, whose lists `spare` pays for, and begins anew. What goes to a partition goes together, and copies are merged if there
     /// are many.
-    pub fn flush(&mut self, runs: &Runs) -> Result<(), ExecError> {
+    pub fn flush(&mut self, runs: &Runs, spare: &mut Reservation) -> Result<(), ExecError> {
         let Self { pieces, groups, distinct, .. } = std::mem::take(self);
         let Some(first) = pieces.first() else { return Ok(()) };
         let merges = groups as f64 > distinct.estimate() * COPIES_SPILLED_MAX;
@@ -141,7 +142,7 @@ impl Aside {
                     }
                 }
             }
-            together.flush(runs)?;
+            together.flush(runs, spare)?;
         }
         Ok(())
     }

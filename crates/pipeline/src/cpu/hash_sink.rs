@@ -216,8 +216,9 @@ impl HashSink {
     /// Hands all groups over to the level.
     pub fn flush(&mut self) -> Result<(), ExecError> {
         let runs = self.level.flush();
-        self.aside.flush(runs)?;
-        self.state.flush(runs)
+        let mut spare = self.memory.split(self.listed_bytes());
+        self.aside.flush(runs, &mut spare)?;
+        self.state.flush(runs, &mut spare)
     }
 
     fn flush_early(&mut self) -> Result<(), ExecError> {
@@ -225,8 +226,22 @@ impl HashSink {
         self.flush()
     }
 
+    /// With what the lists of its flush will take: it comes when memory is full.
     fn bytes(&self) -> u64 {
-        self.state.bytes() + self.aside.bytes()
+        self.state.bytes() + self.aside.bytes() + self.listed_bytes()
+    }
+
+    fn listed_bytes(&self) -> u64 {
+        let runs = self.level.runs();
+        let listed_bytes = |groups, portion| runs.listed_bytes(groups, portion);
+        let aside = self.aside.groups();
+        // What was put aside is flushed partition by partition, in portions of its own.
+        let portion = self.state.portion_groups();
+        if aside == 0 {
+            listed_bytes(self.state.len(), portion)
+        } else {
+            2 * listed_bytes(self.groups(), portion)
+        }
     }
 
     fn make_room(&mut self, rows: usize) -> Result<(), ExecError> {

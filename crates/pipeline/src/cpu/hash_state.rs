@@ -5,6 +5,7 @@ use std::ops::Range;
 use arrow_array::RecordBatch;
 use headrace_columns::repr::Repr;
 use headrace_columns::vector::{Shared, Vector};
+use headrace_io::Reservation;
 
 use crate::ExecError;
 use crate::bound::{Accumulator, BoundKey};
@@ -224,13 +225,13 @@ impl HashState {
         (PORTION_BYTES / group_bytes).clamp(1, PORTION_GROUPS as u64) as usize
     }
 
-    /// Hands all groups over to `runs`, and is empty then.
-    pub fn flush(&mut self, runs: &Runs) -> Result<(), ExecError> {
+    /// Hands all groups over to `runs`, whose lists `spare` pays for, and is empty then.
+    pub fn flush(&mut self, runs: &Runs, spare: &mut Reservation) -> Result<(), ExecError> {
         let states: Vec<_> =
             self.states.iter().map(|state| Held { state, dictionary: None }).collect();
         let encode = |groups: &[u32]| self.encode(&self.form, &states, groups);
         let hash = |groups, hashes: &mut _| self.hashes(groups, hashes);
-        runs.take_in(self.len(), self.portion_groups(), hash, encode)?;
+        runs.take_in(self.len(), self.portion_groups(), hash, encode, spare)?;
         self.clear();
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use headrace_columns::hash::{in_order, partition};
-use headrace_io::{MemoryBudget, MemoryUse};
-use headrace_spill::Partitions;
+use headrace_io::{MemoryBudget, MemoryUse, Reservation};
+use headrace_spill::{LISTED_BYTES, Partitions};
 
 use crate::ExecError;
 use crate::partial::spill::SpillPlace;
@@ -55,8 +55,14 @@ impl Runs {
         self.partitions.count()
     }
 
+    /// What the lists take of so many groups in batches of at most `portion`.
+    pub fn listed_bytes(&self, groups: usize, portion: usize) -> u64 {
+        (self.fan_out() + groups / portion) as u64 * LISTED_BYTES
+    }
+
     /// Takes in `groups` groups, each into its partition, in batches of at most `portion`. `hash`
-    /// tells the hashes of the keys of a range of them, `encode` makes a batch of some.
+    /// tells the hashes of the keys of a range of them, `encode` makes a batch of some. `spare` pays for
+    /// their lists as far as it goes.
     ///
     /// # Errors
     /// There is neither memory nor another place for them.
@@ -66,12 +72,13 @@ impl Runs {
         portion: usize,
         hash: impl Fn(Range<usize>, &mut Vec<u64>) -> Result<(), ExecError>,
         encode: impl Fn(&[u32]) -> Result<RecordBatch, ExecError>,
+        spare: &mut Reservation,
     ) -> Result<(), ExecError> {
         let (order, ends) = by_partition((self.level, self.fan_out()), groups, portion, hash)?;
         let mut start = 0;
         for (partition, end) in ends.into_iter().enumerate() {
             for some in order[start..end].chunks(portion) {
-                let file_bytes = self.partitions.push(partition, encode(some)?)?;
+                let file_bytes = self.partitions.push(partition, encode(some)?, spare)?;
                 if file_bytes > 0 {
                     self.place.report.spilled(file_bytes);
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use headrace_columns::memory;
-use headrace_io::MemoryBudget;
+use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 use headrace_ir::{AggregateFunction, DataType, Sink};
 use headrace_pipeline::ExecError;
 use headrace_pipeline::bind::{BindOptions, bind};
@@ -76,6 +76,11 @@ fn prepare(limit_bytes: u64, fault: Fault) -> Run {
 impl Run {
     /// Text of the rows, or of the error; nothing may be left in either case.
     fn run(self, table: &Table) -> Result<Vec<String>, String> {
+        let nothing = self.options.memory.reserve_nothing(MemoryUse::Pipelines);
+        self.run_beside(table, nothing)
+    }
+
+    fn run_beside(self, table: &Table, others: Reservation) -> Result<Vec<String>, String> {
         let program = program(table);
         let batches = std::sync::Mutex::new(Vec::new());
         let emit = |batch| {
@@ -88,7 +93,7 @@ impl Run {
         let Self { folder, options, .. } = self;
         assert!(options.memory.peak_bytes() <= 600_000);
         let memory = Arc::clone(&options.memory);
-        drop(options);
+        drop((options, others));
         assert_eq!((folder.used_bytes(), memory.uses().total_bytes()), (0, 0));
         outcome.map(|_| rows(&batches.into_inner().unwrap())).map_err(|error| error.to_string())
     }
@@ -100,6 +105,22 @@ fn groups_beyond_the_memory_go_to_disk_and_come_back() {
     let report = Arc::clone(&run.options.spilled);
     assert_eq!(run.run(&shuffled(1)).unwrap(), expected());
     assert!(report.flushes() > 4 && report.spilled_bytes() > 100_000, "{report:?}");
+}
+
+/// A table is flushed when nothing is left of the memory, to the byte: what the flush needs was set aside before.
+#[test]
+fn a_flush_needs_no_memory_that_is_not_held() {
+    let table = shuffled(3);
+    let expected = expected();
+    for free_bytes in (200_000..208_000).step_by(53) {
+        let run = prepare(u64::MAX, Fault::None);
+        // Others of the same share have the rest all the time.
+        let others = run.options.memory.reserve(MemoryUse::Pipelines, 600_000 - free_bytes);
+        let report = Arc::clone(&run.options.spilled);
+        let rows = run.run_beside(&table, others.unwrap());
+        assert_eq!(rows.as_ref(), Ok(&expected), "{free_bytes} bytes are free");
+        assert!(report.flushes() > 4, "{report:?}");
+    }
 }
 
 /// More groups than are merged at once, of several workers, in memory that is enough and in memory that is not.

@@ -87,11 +87,11 @@ impl Divided {
                 source.release(work, unit);
                 Ok(blocks)
             },
-            |blocks, _| {
+            |blocks, mut reserved| {
                 let bytes = blocks.iter().map(|(_, block)| block.file_bytes()).sum();
                 work.temporary_bytes.fetch_add(bytes, Ordering::Relaxed);
                 for (bucket, block) in blocks {
-                    partitions.add(bucket, block)?;
+                    partitions.add(bucket, block, &mut reserved)?;
                 }
                 Ok(())
             },
