@@ -8,8 +8,6 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_schema::DataType;
 
-use super::growing::code_capacity;
-
 /// The dictionary of a text column over all files of a table.
 #[derive(Clone, Debug)]
 pub struct TableDictionary {
@@ -151,18 +149,16 @@ fn remap(source: &StringArray, codes: &HashMap<&str, i32>) -> Option<Arc<[i32]>>
 
 /// Code type of a table whose files have codes of the given types and which has `values` distinct
 /// values: signed, at least as wide as the widest of them, and wide enough.
+///
+/// Never less than 32 bits: where Arrow concatenates batches of different dictionaries, equal values may get several
+/// codes, which are then more than the values.
 pub(crate) fn table_code_type<'a>(
     files: impl Iterator<Item = &'a DataType>,
     values: usize,
 ) -> DataType {
     let widest = files.filter_map(DataType::primitive_width).max().unwrap_or(1);
-    [DataType::Int8, DataType::Int16, DataType::Int32]
-        .into_iter()
-        .find(|key| {
-            let wide = key.primitive_width().is_some_and(|width| width >= widest);
-            wide && code_capacity(key).is_some_and(|capacity| values as u64 <= capacity)
-        })
-        .unwrap_or(DataType::Int64)
+    let is_enough = widest <= size_of::<i32>() && i32::try_from(values).is_ok();
+    if is_enough { DataType::Int32 } else { DataType::Int64 }
 }
 
 #[cfg(test)]
@@ -210,9 +206,8 @@ mod tests {
     #[test]
     fn code_types_are_wide_enough() {
         use DataType::*;
-        assert_eq!(table_code_type([Int8, Int16].iter(), 5), Int16);
-        assert_eq!(table_code_type([Int8].iter(), 128), Int8);
-        assert_eq!(table_code_type([Int8].iter(), 129), Int16);
+        assert_eq!(table_code_type([Int8, Int16].iter(), 5), Int32);
+        assert_eq!(table_code_type([Int8].iter(), 1 << 31), Int64);
         assert_eq!(table_code_type([UInt32].iter(), 1), Int32);
         assert_eq!(table_code_type([UInt64].iter(), 1), Int64);
     }
