@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::CommandFactory;
+use headrace_engine::failure::nearest;
 
 use crate::args::{Cli, QueryArgs};
 use crate::error::{CliError, Context, Result};
 use crate::output::{Format, print};
 use crate::session;
-use crate::shell::{self, Go, Origin, Shell, completions, is_command, nearest};
+use crate::shell::{self, Go, Origin, Shell, completions, is_command};
 use crate::signals::Asked;
 
 /// The source of SQL.

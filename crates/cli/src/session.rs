@@ -4,9 +4,9 @@ use std::path::Path;
 
 use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::dialect::Dialect;
-use headrace_engine::catalog::{Found, shown_text};
+use headrace_engine::catalog::Found;
+use headrace_engine::failure::{Failure, Levers};
 use headrace_engine::sql::dialect_of;
-use headrace_engine::wording::{self, Worded};
 use headrace_engine::{
     GpuService, Processor, RunnerOptions, Session, SessionOptions, SettingError, Settings,
     parse_access,
@@ -88,9 +88,9 @@ pub async fn open_place(session: &Session, place: &Path) -> Result<()> {
 fn unusable(data: &Path, error: &DataFusionError) -> CliError {
     let failure = failure(&data.display().to_string(), error);
     // A server's refusal has its own remedy.
-    match wording::told(error).hint {
-        Some(_) => failure,
-        None => {
+    match failure.has_hint() {
+        true => failure,
+        false => {
             failure.hint("--data takes a file or a folder of Arrow, Parquet, CSV or JSON files")
         }
     }
@@ -131,19 +131,14 @@ fn wrong_setting(error: SettingError) -> CliError {
     CliError::usage(error.to_string())
 }
 
+/// What helps, as the command line calls it.
+pub const LEVERS: Levers = Levers {
+    memory_limit: "--memory-limit",
+    make_tables: "--data DIR makes tables of the files below DIR",
+    list_functions: "\\df NAME",
+};
+
 /// An engine error for the user: one line of cause.
 pub fn failure(place: &str, error: &DataFusionError) -> CliError {
-    let Worded { cause, hint, subject } = wording::told(error);
-    // Whoever speaks of the memory limit does not know its name here.
-    let said =
-        |text: &str| shown_text(text).replace("raise the memory limit", "raise --memory-limit");
-    let cause = said(&cause);
-    // What is said of an address names it, without the signature that may be in it.
-    let is_named = place.is_empty() || place.contains("://") || cause.contains(place);
-    let failure = match is_named {
-        true => CliError::new(cause),
-        false => CliError::new(format!("{place}: {cause}")),
-    };
-    let failure = hint.iter().fold(failure, |failure, hint| failure.hint(said(hint)));
-    subject.iter().fold(failure, |failure, subject| failure.about(subject))
+    Failure::of(error, &LEVERS).in_place(place).into()
 }

@@ -21,6 +21,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
+use crate::error::Told;
+use crate::failure::Class;
+
 /// Batches that are made ahead of who takes them.
 const AHEAD: usize = 1;
 
@@ -108,11 +111,10 @@ impl Deadline {
         if passed.wait_for(|passed| *passed).await.is_err() {
             return std::future::pending().await;
         }
-        DataFusionError::Execution(format!(
-            "the statement took longer than statement_timeout, {}\n\
-             hint: SET statement_timeout = 0 takes the limit away",
-            shown(self.limit)
-        ))
+        let cause =
+            format!("the statement took longer than statement_timeout, {}", shown(self.limit));
+        let hint = "SET statement_timeout = 0 takes the limit away";
+        Told::error(Class::TimedOut, cause, Some(hint))
     }
 }
 

@@ -270,7 +270,7 @@ impl Held {
         let [wanted, limit] = [*wanted_bytes, *limit_bytes].map(|bytes| bytes as f64 / 1e6);
         DataFusionError::ResourcesExhausted(format!(
             "out of host memory: the rows of table {} need {wanted:.1} MB more, of a limit of {limit:.1} MB ({uses})\nhint: \
-             raise --memory-limit, or keep the rows in a file: COPY (SELECT ..) TO 'x.arrow'",
+             raise the memory limit, or keep the rows in a file: COPY (SELECT ..) TO 'x.arrow'",
             self.table
         ))
     }

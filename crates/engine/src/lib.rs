@@ -34,6 +34,7 @@
 //! - [`scan`]: the planner's own scan of such a table.
 //! - [`overflow`]: integer and decimal arithmetic fails instead of wrapping, whatever runs it.
 //! - [`rule`]: which fragments become pipelines, and why others do not.
+//! - [`failure`]: why a statement has no answer, for every door.
 //! - [`exec`]: pipelines as nodes of a plan; the runner runs them.
 //! - [`functions`]: SQL functions that the planner lacks, or means otherwise.
 //! - [`sql`]: what users of other databases write, in the words of the planner.
@@ -66,6 +67,7 @@ pub mod copy;
 mod copy_beside;
 mod copy_plan;
 pub mod exec;
+pub mod failure;
 pub mod functions;
 pub mod overflow;
 pub mod partitioned;
@@ -105,4 +107,4 @@ pub use headrace_runner::{
 };
 pub use panics::{fault, silence_panics};
 pub use report::{PipelineShare, QueryProgress, QueryReport};
-pub use session::{Query, Session, SessionOptions};
+pub use session::{GivenTables, Query, Session, SessionOptions};

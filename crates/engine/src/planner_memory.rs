@@ -108,7 +108,7 @@ fn exhausted(operator: &str, (more, held): (usize, usize), limit: usize) -> Data
     let [more, held, limit] = [more, held, limit].map(|bytes| bytes as f64 / 1e6);
     DataFusionError::ResourcesExhausted(format!(
         "out of host memory: {operator} needs {more:.1} MB beside the {held:.1} MB that it holds, of the {limit:.1} MB that \
-         the planner's operators share\nhint: raise --memory-limit, or ask for fewer rows at once"
+         the planner's operators share\nhint: raise the memory limit, or ask for fewer rows at once"
     ))
 }
 

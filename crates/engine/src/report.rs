@@ -7,6 +7,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use headrace_flow::{BytesByPath, RaceReport};
 use headrace_io::decimal_bytes;
 use headrace_runner::{RunReport, Served, StreamTable};
+use serde::Serialize;
 
 use crate::catalog::TextSource;
 use crate::exec::PipelineExec;
@@ -130,7 +131,7 @@ const LIMIT_SHARE_MIN: f64 = 0.25;
 const PLANNER_WORK: [&str; 3] = ["Join", "Aggregate", "Window"];
 
 /// What a query did.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct QueryReport {
     /// Rows of the answer.
     pub rows: u64,

@@ -56,7 +56,9 @@ use crate::planner_rules::optimizer_rules;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
 use crate::semantics;
-use crate::sql::{CellText, Change, Headers, OfAsOfJoins, Parsed, Planned, Remembered, RowsAsked};
+use crate::sql::{
+    CellText, Change, Headers, OfAsOfJoins, Parsed, Planned, Remembered, RowsAsked, Written,
+};
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +92,9 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(0, Arc::new(InParts::before(&rules)));
     rules
 }
+
+/// Tables of a statement, by name.
+pub type GivenTables = Vec<(String, Arc<dyn TableProvider>)>;
 
 /// Tables, settings, queries. A clone is the same session.
 #[derive(Clone)]
@@ -247,6 +252,24 @@ impl Session {
         self.tables.table_exist(name)
     }
 
+    /// The names of tables in a statement that this session has no table for, as the planner would look for them; none of
+    /// a text that is no statement.
+    pub fn unknown_tables(&self, text: &str) -> Vec<String> {
+        let state = self.context.state();
+        let names = Parsed::of(text, &state).and_then(|parsed| parsed.tables(&state));
+        let names = names.unwrap_or_default().into_iter();
+        let is_unknown = |name: &TableReference| {
+            let is_bare = matches!(name, TableReference::Bare { .. });
+            is_bare && !self.tables.table_exist(name.table())
+        };
+        names.filter(is_unknown).map(|name| name.table().to_string()).collect()
+    }
+
+    /// What a text is to whoever makes larger queries of it.
+    pub fn written(&self, text: &str) -> Written {
+        Written::of(text, &self.context.state())
+    }
+
     /// Parses and plans one statement. Statements that change the session (`SET`, `CREATE
     /// TABLE`, ..) take effect here. Dropping the future ends the statement.
     ///
@@ -254,16 +277,27 @@ impl Session {
     /// SQL that does not parse or plan, or takes longer than `statement_timeout` to; with `headrace.fallback = forbid`, a part of the query
     /// that no pipeline can run.
     pub async fn sql(&self, text: &str) -> Result<Query> {
+        self.sql_over(text, Vec::new()).await
+    }
+
+    /// As [`sql`](Self::sql), where these tables, by name, are there for this statement alone.
+    ///
+    /// # Errors
+    /// Those of [`sql`](Self::sql).
+    pub async fn sql_over(&self, text: &str, given: GivenTables) -> Result<Query> {
         let (started, traffic) = (Instant::now(), traffic());
         let limit = statement_timeout_of(self.context.state_ref().read().config_options());
         let waiting = Waiting::new(self.is_apart, started, limit);
-        let cached = self.plans.get(text, &self.context, self.is_apart).await?;
+        let cached = match given.is_empty() {
+            true => self.plans.get(text, &self.context, self.is_apart).await?,
+            false => None,
+        };
         let plan_cached = cached.is_some();
         let (KnownPlan { plan, headers, loan }, staging, notes) = match cached {
             Some(known) => (known, None, Vec::new()),
             None => {
                 let (session, text) = (self.clone(), text.to_string());
-                waiting.work(move || async move { session.plan_caught(&text).await }).await?
+                waiting.work(move || async move { session.plan_caught(&text, given).await }).await?
             }
         };
         let context = match plan_cached {
@@ -292,15 +326,20 @@ impl Session {
         })
     }
 
-    async fn plan_caught(&self, text: &str) -> Result<(KnownPlan, Option<Staging>, Vec<String>)> {
+    async fn plan_caught(
+        &self,
+        text: &str,
+        given: GivenTables,
+    ) -> Result<(KnownPlan, Option<Staging>, Vec<String>)> {
         let mut notes = Vec::new();
-        let planned = caught(OnLargeStack::new(self.plan(text, &mut notes))).await;
+        let planned = caught(OnLargeStack::new(self.plan(text, given, &mut notes))).await;
         planned.map(|(plan, staging)| (plan, staging, notes))
     }
 
     async fn plan(
         &self,
         text: &str,
+        given: GivenTables,
         notes: &mut Vec<String>,
     ) -> Result<(KnownPlan, Option<Staging>)> {
         let state = self.context.state();
@@ -318,7 +357,7 @@ impl Session {
         notes.extend(opened.iter().flat_map(|(name, table)| table_notes(name, table)));
         let only_tables = opened.len() == references.len()
             && opened.iter().all(|(_, table)| table.is::<TableEntry>());
-        let opened = opened.into_iter().collect();
+        let opened = opened.into_iter().chain(given).collect();
         let Planned { mut logical, headers } = with_opened(opened, parsed.plan(&state)).await?;
         if let LogicalPlan::Copy(copy) = &logical
             && let Some((plan, staging)) = self.plan_own_copy(copy).await?

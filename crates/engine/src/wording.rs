@@ -6,6 +6,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 
+use crate::error::Told;
 use crate::sql::type_name;
 
 /// Names of error classes that stand in front of a message.
@@ -29,6 +30,9 @@ pub struct Worded {
 
 /// An error as its reader needs it.
 pub fn told(error: &DataFusionError) -> Worded {
+    if let Some(Told { cause, hint, .. }) = Told::of(error) {
+        return Worded { cause: cause.clone(), hint: hint.clone(), subject: None };
+    }
     let message = message(error);
     if let Some(worded) = pattern(&message) {
         return worded;

@@ -135,10 +135,10 @@ impl RunError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::WhyNot(_) => ErrorClass::Unsupported,
-            Self::Exec(error) => exec_class(error),
+            Self::Exec(error) => error.into(),
             Self::Gpu(error) if error.is_out_of_memory() => ErrorClass::OutOfMemory,
             Self::Gpu(_) => ErrorClass::Device,
-            Self::Format(error) => format_class(error),
+            Self::Format(error) => error.into(),
             Self::Race(error) => race_class(error),
             Self::Memory(_) => ErrorClass::OutOfMemory,
             Self::Parameter(_) => ErrorClass::Parameter,
@@ -148,25 +148,29 @@ impl RunError {
     }
 }
 
-fn exec_class(error: &ExecError) -> ErrorClass {
-    match error {
-        ExecError::Column(error) => column_class(error),
-        ExecError::Spill(error) => spill_class(error),
-        ExecError::Partial(_) => ErrorClass::Corrupt,
-        ExecError::WhyNot(_) => ErrorClass::Unsupported,
-        ExecError::Cancelled => ErrorClass::Cancelled,
-        ExecError::Internal(_) => ErrorClass::Internal,
+impl From<&ExecError> for ErrorClass {
+    fn from(error: &ExecError) -> Self {
+        match error {
+            ExecError::Column(error) => error.into(),
+            ExecError::Spill(error) => spill_class(error),
+            ExecError::Partial(_) => Self::Corrupt,
+            ExecError::WhyNot(_) => Self::Unsupported,
+            ExecError::Cancelled => Self::Cancelled,
+            ExecError::Internal(_) => Self::Internal,
+        }
     }
 }
 
-fn column_class(error: &ColumnError) -> ErrorClass {
-    match error {
-        ColumnError::Overflow { .. } => ErrorClass::Overflow,
-        ColumnError::DivisionByZero { .. } => ErrorClass::DivisionByZero,
-        ColumnError::Cast { .. } => ErrorClass::Cast,
-        ColumnError::Corrupt { .. } => ErrorClass::Corrupt,
-        ColumnError::Memory { .. } => ErrorClass::OutOfMemory,
-        ColumnError::Internal(_) => ErrorClass::Internal,
+impl From<&ColumnError> for ErrorClass {
+    fn from(error: &ColumnError) -> Self {
+        match error {
+            ColumnError::Overflow { .. } => Self::Overflow,
+            ColumnError::DivisionByZero { .. } => Self::DivisionByZero,
+            ColumnError::Cast { .. } => Self::Cast,
+            ColumnError::Corrupt { .. } => Self::Corrupt,
+            ColumnError::Memory { .. } => Self::OutOfMemory,
+            ColumnError::Internal(_) => Self::Internal,
+        }
     }
 }
 
@@ -179,15 +183,17 @@ fn spill_class(error: &SpillError) -> ErrorClass {
     }
 }
 
-fn format_class(error: &FormatError) -> ErrorClass {
-    match error {
-        FormatError::Io(error) => io_class(error),
-        FormatError::List { .. }
-        | FormatError::Write { .. }
-        | FormatError::Producer { .. }
-        | FormatError::NoFiles { .. } => ErrorClass::Io,
-        FormatError::Argument(_) => ErrorClass::Internal,
-        _ => ErrorClass::Corrupt,
+impl From<&FormatError> for ErrorClass {
+    fn from(error: &FormatError) -> Self {
+        match error {
+            FormatError::Io(error) => error.into(),
+            FormatError::List { .. }
+            | FormatError::Write { .. }
+            | FormatError::Producer { .. }
+            | FormatError::NoFiles { .. } => Self::Io,
+            FormatError::Argument(_) => Self::Internal,
+            _ => Self::Corrupt,
+        }
     }
 }
 
@@ -197,7 +203,7 @@ fn race_class(error: &RaceError) -> ErrorClass {
         RaceError::OutOfMemory(_) => ErrorClass::OutOfMemory,
         RaceError::Read { source, .. }
         | RaceError::Write { source, .. }
-        | RaceError::StartUp(source) => io_class(source),
+        | RaceError::StartUp(source) => source.into(),
         RaceError::PathUnavailable { .. } | RaceError::WriteUnavailable { .. } => {
             ErrorClass::Unsupported
         }
@@ -207,12 +213,14 @@ fn race_class(error: &RaceError) -> ErrorClass {
     }
 }
 
-fn io_class(error: &IoError) -> ErrorClass {
-    match error {
-        IoError::Changed { .. } => ErrorClass::FileChanged,
-        IoError::Memory { .. } => ErrorClass::OutOfMemory,
-        IoError::Cancelled { .. } => ErrorClass::Cancelled,
-        _ => ErrorClass::Io,
+impl From<&IoError> for ErrorClass {
+    fn from(error: &IoError) -> Self {
+        match error {
+            IoError::Changed { .. } => Self::FileChanged,
+            IoError::Memory { .. } => Self::OutOfMemory,
+            IoError::Cancelled { .. } => Self::Cancelled,
+            _ => Self::Io,
+        }
     }
 }
 

@@ -3,18 +3,18 @@
 use clap::ValueEnum;
 use datafusion::arrow::datatypes::Field;
 use datafusion::common::TableReference;
+use headrace_engine::failure::{Failure, nearest, tables};
 use headrace_engine::sql::type_name;
 
 use super::entries::{COMMANDS, Kind};
-use super::mistake::{explain, tables};
 use super::paths::path;
 use super::repeat::run_program;
-use super::{Go, Origin, Shell, nearest};
+use super::{Go, Origin, Shell};
 use crate::error::{CliError, Context, Result};
 use crate::output::{
     Expanded, Format, OutFile, separate_by, separator, show_null_as, show_widths, widths,
 };
-use crate::session::open_place;
+use crate::session::{LEVERS, open_place};
 
 impl Shell {
     /// Runs one command.
@@ -197,7 +197,8 @@ impl Shell {
                     let missing =
                         datafusion::common::plan_datafusion_err!("table '{name}' not found");
                     let known = tables(&self.session).contains(&name);
-                    return Err(explain(&self.session, "", if known { &error } else { &missing }));
+                    let error = if known { &error } else { &missing };
+                    return Err(Failure::of_statement(&self.session, "", error, &LEVERS).into());
                 }
             };
             let columns: Vec<String> =

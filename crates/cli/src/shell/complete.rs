@@ -10,12 +10,12 @@ use tokio::runtime::Handle;
 
 use super::command::quoted;
 use super::entries::COMMANDS;
-use super::keywords::{KEYWORDS, is_keyword};
-use super::mistake::{functions, tables};
 use super::paths::{completions, open_text};
 use super::split::is_command;
 use crate::output::Format;
 use clap::ValueEnum;
+use headrace_engine::failure::{functions, tables};
+use headrace_engine::sql::keywords::{KEYWORDS, is_keyword};
 
 /// Candidates in a menu.
 const SHOWN_MAX: usize = 200;

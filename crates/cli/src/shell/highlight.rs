@@ -5,8 +5,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whi
 use headrace_engine::sql::Places;
 use reedline::{Color, Highlighter, StyledText};
 
-use super::keywords::is_keyword;
 use super::split::is_command;
+use headrace_engine::sql::keywords::is_keyword;
 
 /// Colours keywords, texts, numbers, comments and commands.
 pub struct SqlColours;

@@ -4,18 +4,18 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use headrace_engine::failure::Failure;
 use headrace_engine::{Query, QueryReport};
 use headrace_io::decimal_bytes;
 use headrace_io::write::hidden;
 
 use super::Shell;
 use super::ending::Ending;
-use super::mistake::explain;
 use super::progress::Progress;
 use super::split::Piece;
 use crate::error::{CliError, Result};
 use crate::output::{Format, Printer};
-use crate::session;
+use crate::session::{self, LEVERS};
 
 /// How long rows are counted that a terminal does not show.
 const COUNTING_MAX: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl Shell {
     async fn answer_and_tell(&mut self, sql: &str, piece: &Piece) -> Result<()> {
         // Files that the statement writes are told of where it is interrupted, those before it are not.
         hidden::take_whole();
-        let failed = |error: CliError| error.in_text(sql, piece.line, piece.column);
+        let failed = |error: CliError| error.within(piece.line, piece.column);
         let (query, received) = self.answer(sql).await.map_err(failed)?;
         if self.timing {
             let report = query.report(received.rows);
@@ -81,7 +81,7 @@ impl Shell {
     /// Streams an answer as it arrives, so that it may be larger than memory.
     pub(super) async fn answer(&mut self, sql: &str) -> Result<(Query, Received)> {
         let session = self.session.clone();
-        let failed = |error| explain(&session, sql, &error);
+        let failed = |error| CliError::from(Failure::of_statement(&session, sql, &error, &LEVERS));
         let query = session.sql(sql).await.map_err(failed)?;
         let mut progress = Progress::new(self.timing);
         let mut stream = query.stream().map_err(failed)?;

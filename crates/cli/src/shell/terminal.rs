@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicBool;
 use reedline::Signal;
 
 use super::editor::{self, HeadracePrompt, bare};
-use super::mistake::tables;
 use super::{Go, Origin, Shell};
 use crate::args::QueryArgs;
 use crate::error::{CliError, Context, Result};
 use crate::signals::Asked;
+use headrace_engine::failure::tables;
 
 /// Reads and runs until the user leaves, or `stop` is set.
 pub async fn run(

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::Shell;
 use super::command::{quoted, usage};
-use super::mistake::tables;
 use super::paths::path;
 use crate::error::{CliError, Result};
+use headrace_engine::failure::tables;
 
 impl Shell {
     /// psql's \copy, whose file is on the client; all files are local here.

@@ -47,7 +47,7 @@ fn row_group_at(metadata: &ParquetMetaData, offset: u64) -> usize {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "out of host memory: reading row group {group} (from 0) takes {:.1} MB at once, and {:.1} of the limit of {:.1} MB are in \
-     use ({})\nhint: raise --memory-limit, name fewer columns, or write the file again with smaller row groups",
+     use ({})\nhint: raise the memory limit, name fewer columns, or write the file again with smaller row groups",
     megabytes(.refused.wanted_bytes),
     megabytes(.refused.uses.total_bytes()),
     megabytes(.refused.limit_bytes),

@@ -85,7 +85,7 @@ impl RecordBytes {
             ),
             Self::InMemory(bytes) => format!(
                 "out of host memory: the record that begins near line {line} is longer than {:.1} MB, as much as the \
-                 reader of a file may hold of the memory limit\nhint: raise --memory-limit, or close a quote that is open",
+                 reader of a file may hold of the memory limit\nhint: raise the memory limit, or close a quote that is open",
                 bytes as f64 / 1e6
             ),
         }

@@ -18,7 +18,7 @@ use datafusion::common::{Result, exec_datafusion_err, internal_err};
 use headrace_columns::decimal;
 use headrace_columns::mean::mean_f64;
 
-use crate::overflow::arith::overflow_message;
+use crate::error::overflow;
 
 /// What a column is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,9 +133,7 @@ impl Output {
                 let shifted = |(total, count): (Option<i128>, Option<i64>)| {
                     let (Some(total), Some(count)) = (total, count) else { return Ok(None) };
                     let shifted = i64::try_from(total + i128::from(count) * i128::from(*by));
-                    shifted
-                        .map(Some)
-                        .map_err(|_| exec_datafusion_err!("{}", overflow_message(name, &result)))
+                    shifted.map(Some).map_err(|_| overflow(name, &result))
                 };
                 let totals = totals.iter().zip(counts).map(shifted);
                 Arc::new(totals.collect::<Result<Int64Array>>()?)

@@ -6,7 +6,7 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, Datum};
 use datafusion::arrow::compute::kernels::numeric;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, FieldRef};
 use datafusion::arrow::error::ArrowError;
-use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::logical_expr::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr_common::datum::apply;
 
+use crate::error::overflow;
 use crate::strict;
 
 /// `left op right`, failing when the result does not fit its type.
@@ -50,11 +51,6 @@ pub fn checked_arithmetic(operator: Operator) -> Arc<ScalarUDF> {
 /// The function for unary minus.
 pub fn checked_negate() -> Arc<ScalarUDF> {
     Arc::clone(&NEGATE)
-}
-
-/// The message of an overflow, the same whichever processor found it.
-pub fn overflow_message(place: &str, type_name: &str) -> String {
-    format!("arithmetic overflow: {place} does not fit {type_name}")
 }
 
 impl CheckedArithmetic {
@@ -174,8 +170,7 @@ impl ScalarUDFImpl for CheckedArithmetic {
             if is_overflow(&error) {
                 let (left, right) = (argument_text(&args, 0), argument_text(&args, 1));
                 let place = format!("{left} {} {right}", self.operator);
-                let message = overflow_message(&place, &args.return_type().to_string());
-                return DataFusionError::Execution(message);
+                return overflow(&place, &args.return_type().to_string());
             }
             error
         })
@@ -239,10 +234,7 @@ impl ScalarUDFImpl for CheckedNegate {
                 return scalar.arithmetic_negate().map(ColumnarValue::Scalar).or_else(|error| {
                     if is_overflow(&error) {
                         let place = format!("-({scalar})");
-                        return exec_err!(
-                            "{}",
-                            overflow_message(&place, &args.return_type().to_string())
-                        );
+                        return Err(overflow(&place, &args.return_type().to_string()));
                     }
                     Err(error)
                 });
@@ -251,8 +243,7 @@ impl ScalarUDFImpl for CheckedNegate {
         negated.map_err(|error| {
             if is_overflow(&error) {
                 let place = format!("-{}", argument_text(&args, 0));
-                let message = overflow_message(&place, &args.return_type().to_string());
-                return DataFusionError::Execution(message);
+                return overflow(&place, &args.return_type().to_string());
             }
             error
         })

@@ -6,10 +6,10 @@ use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Builder, Int64Builder, UInt64Builder,
 };
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Type, i256};
-use datafusion::common::{Result, exec_err, internal_err};
+use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::function::AccumulatorArgs;
 
-use super::arith::overflow_message;
+use crate::error::overflow;
 
 /// What is summed.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ impl Shape {
     }
 
     fn overflow<T>(&self) -> Result<T> {
-        exec_err!("{}", overflow_message(&self.name, &self.result.to_string()))
+        Err(overflow(&self.name, &self.result.to_string()))
     }
 }
 

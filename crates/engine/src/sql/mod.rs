@@ -13,9 +13,11 @@ mod chosen;
 mod columns_calls;
 mod describe;
 pub(crate) mod dialect;
+pub mod filled;
 mod first_rows;
 mod functions;
 mod headers;
+pub mod keywords;
 pub(crate) mod nodes;
 mod numerals;
 pub(crate) mod own;
@@ -83,6 +85,37 @@ pub struct Planned {
     pub logical: LogicalPlan,
     /// What the columns of its answer are called.
     pub headers: Headers,
+}
+
+/// What a text is to whoever makes larger queries of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// A query, which may stand in parentheses as a table does.
+    Query,
+    /// A query that ends with its ORDER BY: a LIMIT may follow.
+    Ordered,
+    /// Something else.
+    Other,
+}
+
+impl Written {
+    /// That of a text.
+    pub fn of(text: &str, state: &SessionState) -> Self {
+        if summarize::subject(text).is_some() {
+            return Self::Other;
+        }
+        match parse(text, state) {
+            Ok(DFStatement::Statement(inner)) => match inner.as_ref() {
+                Statement::Query(query) => {
+                    let is_cut = query.limit_clause.is_some() || query.fetch.is_some();
+                    let is_last = !is_cut && query.locks.is_empty();
+                    if query.order_by.is_some() && is_last { Self::Ordered } else { Self::Query }
+                }
+                _ => Self::Other,
+            },
+            _ => Self::Other,
+        }
+    }
 }
 
 impl Parsed {

@@ -1,78 +1,66 @@
-//! Diagnosis of a failed statement, with suggestions.
+//! What was probably meant by a name that is not there.
 
 use std::path::Path;
 
 use datafusion::common::{Column, DataFusionError, SchemaError};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
-use headrace_engine::Session;
-use headrace_engine::catalog::is_file_name;
-use headrace_engine::wording::{told, with_sql_types};
 
-use super::keywords::KEYWORDS;
-use super::nearest;
-use super::paths::completions;
-use crate::error::CliError;
-use crate::session::failure;
+use super::class::Class;
+use super::nearest::nearest;
+use super::place::placed;
+use super::value::{Failure, Levers};
+use crate::catalog::is_file_name;
+use crate::session::Session;
+use crate::sql::keywords::KEYWORDS;
+use crate::wording::with_sql_types;
 
 /// Names listed in a hint.
 const LISTED_MAX: usize = 20;
 
-/// An error of a statement for its user, with its place in the statement.
-pub fn explain(session: &Session, sql: &str, error: &DataFusionError) -> CliError {
-    let explained = explained(session, error);
-    match (explained.has_place(), explained.subject()) {
-        (false, Some(subject)) => {
-            // A value that the statement does not have is a column's, and is the cast's that it has.
-            let cast = || told(error).subject.and_then(|_| only_cast(sql));
-            match place_of(sql, subject).or_else(cast) {
-                Some((line, column)) => explained.pointing_at(line, column),
-                None => explained,
-            }
-        }
-        _ => explained,
-    }
-}
-
-fn explained(session: &Session, error: &DataFusionError) -> CliError {
+/// An error of a statement, and what helps where a name in it is not there.
+pub(super) fn meant(session: &Session, error: &DataFusionError, levers: &Levers) -> Failure {
     if let DataFusionError::SchemaError(schema, _) = error.find_root() {
         match schema.as_ref() {
             SchemaError::FieldNotFound { field, valid_fields } => {
                 return unknown_column(field, valid_fields);
             }
             SchemaError::AmbiguousReference { field } => {
-                return CliError::new(format!("several tables have a column {}", field.name))
+                let cause = format!("several tables have a column {}", field.name);
+                return Failure::new(Class::AmbiguousColumn, cause)
                     .hint(format!("write table.{}", field.name))
                     .about(&field.name);
             }
             _ => {}
         }
     }
-    let plain = failure("", error);
-    let text = plain.cause();
+    let plain = Failure::of(error, levers);
+    let text = plain.cause.as_str();
     if let Some(name) = missing_table(text) {
-        return unknown_table(name, session);
+        return unknown_table(name, session, levers);
     }
     if let Some(name) = missing_function(text) {
-        return unknown_function(name, session);
+        return unknown_function(name, session, levers);
     }
     if let Some(column) = ungrouped(text) {
-        return CliError::new(format!(
-            "{column} is neither in GROUP BY nor in an aggregate function"
-        ))
-        .about(&column)
-        .hint("GROUP BY ALL groups by every column that is in none");
+        let cause = format!("{column} is neither in GROUP BY nor in an aggregate function");
+        return Failure::new(Class::Ungrouped, cause)
+            .about(&column)
+            .hint("GROUP BY ALL groups by every column that is in none");
     }
     if let Some((call, candidates)) = mismatched(&error.find_root().message()) {
         let name = call.split('(').next().unwrap_or_default();
-        let error = CliError::new(format!("no function takes these types: {call}")).about(name);
+        let cause = format!("no function takes these types: {call}");
+        let error = Failure::new(Class::Types, cause).about(name);
         return match candidates.as_str() {
-            "" => error.hint(format!("\\df {name} tells what it takes")),
+            "" => error.hint(format!(
+                "{} tells what it takes",
+                levers.list_functions.replace("NAME", name)
+            )),
             candidates => error.hint(format!("candidates: {candidates}")),
         };
     }
     if text.contains("require unique expression names") {
-        return CliError::new("two columns of a subquery, a view or a table have the same name")
+        let cause = "two columns of a subquery, a view or a table have the same name";
+        return Failure::new(Class::DuplicateColumn, cause)
             .hint("name one of them otherwise: .. AS name");
     }
     // Of a path that was read, as the system says it.
@@ -82,26 +70,26 @@ fn explained(session: &Session, error: &DataFusionError) -> CliError {
         return missing_file(path).about(path);
     }
     let (cause, place) = placed(text);
-    let meant =
-        word_instead_of_statement(cause).and_then(|word| nearest(word, KEYWORDS.iter().copied()));
-    let error = match (plain.has_hint(), meant) {
-        (false, Some(word)) => CliError::new(cause).hint(format!("did you mean {word}?")),
-        _ => plain.with_cause(cause),
-    };
+    let word = word_instead_of_statement(cause);
+    let near = word.and_then(|word| nearest(word, KEYWORDS.iter().copied()));
+    let cause = cause.to_string();
+    let hint = plain.hint.clone().or_else(|| near.map(|word| format!("did you mean {word}?")));
+    let failure = Failure { cause, hint, ..plain };
     match place {
-        Some((line, column)) => error.pointing_at(line, column),
-        None => error,
+        Some((line, column)) => failure.at(line, column),
+        None => failure,
     }
 }
 
-fn unknown_column(missing: &Column, valid: &[Column]) -> CliError {
+fn unknown_column(missing: &Column, valid: &[Column]) -> Failure {
     let mut names: Vec<&str> = Vec::new();
     for column in valid {
         if !names.contains(&column.name.as_str()) {
             names.push(&column.name);
         }
     }
-    let error = CliError::new(format!("there is no column {}", missing.flat_name()));
+    let error =
+        Failure::new(Class::UnknownColumn, format!("there is no column {}", missing.flat_name()));
     let error = error.about(&missing.name);
     let listed = listed("columns", &names);
     // It is there, in a table that is not the one in front of the dot.
@@ -117,10 +105,10 @@ fn unknown_column(missing: &Column, valid: &[Column]) -> CliError {
     }
 }
 
-fn unknown_table(name: &str, session: &Session) -> CliError {
+fn unknown_table(name: &str, session: &Session, levers: &Levers) -> Failure {
     let tables = tables(session);
     let names: Vec<&str> = tables.iter().map(String::as_str).collect();
-    let error = CliError::new(format!("there is no table {name}"));
+    let error = Failure::new(Class::UnknownTable, format!("there is no table {name}"));
     let error = error.about(name);
     if name == "-" {
         return error.hint(
@@ -134,7 +122,7 @@ fn unknown_table(name: &str, session: &Session) -> CliError {
         return missing_file(name).about(name);
     }
     if names.is_empty() {
-        return error.hint("there are no tables; --data DIR makes tables of the files below DIR");
+        return error.hint(format!("there are no tables; {}", levers.make_tables));
     }
     let listed = listed("tables", &names);
     match nearest(name, names.iter().copied()) {
@@ -144,10 +132,10 @@ fn unknown_table(name: &str, session: &Session) -> CliError {
 }
 
 /// A missing file, with the neighbour that was probably meant.
-fn missing_file(name: &str) -> CliError {
-    let error = CliError::new(format!("there is no file {name}"));
+fn missing_file(name: &str) -> Failure {
+    let error = Failure::new(Class::MissingFile, format!("there is no file {name}"));
     let folder = name.rsplit_once('/').map_or("", |(folder, _)| &name[..=folder.len()]);
-    let files = completions(folder);
+    let files = files_of(folder);
     let names: Vec<&str> = files.iter().map(String::as_str).collect();
     match nearest(name, names.iter().copied()) {
         Some(near) => error.hint(format!("did you mean '{near}'?")),
@@ -157,6 +145,20 @@ fn missing_file(name: &str) -> CliError {
         None if names.is_empty() => error.hint("its folder is empty"),
         None => error.hint(listed("there are", &names)),
     }
+}
+
+/// The files and folders of a folder, which ends with a slash or is the present one, as they would be typed.
+fn files_of(folder: &str) -> Vec<String> {
+    let place = if folder.is_empty() { "." } else { folder };
+    let Ok(entries) = std::fs::read_dir(place) else { return Vec::new() };
+    let named = entries.flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let slash = if entry.path().is_dir() { "/" } else { "" };
+        (!name.starts_with('.')).then(|| format!("{folder}{name}{slash}"))
+    });
+    let mut names: Vec<String> = named.collect();
+    names.sort();
+    names
 }
 
 /// Functions with other names in other databases, and their names here.
@@ -185,8 +187,9 @@ const MEANT: &[(&str, &str)] = &[
     ("toint", "cast(x as int)"),
 ];
 
-fn unknown_function(name: &str, session: &Session) -> CliError {
-    let error = CliError::new(format!("there is no function {name}")).about(name);
+fn unknown_function(name: &str, session: &Session, levers: &Levers) -> Failure {
+    let cause = format!("there is no function {name}");
+    let error = Failure::new(Class::UnknownFunction, cause).about(name);
     let known = functions(session);
     let plain = name.to_lowercase();
     let meant = MEANT.iter().find(|(other, _)| *other == plain).map(|(_, meant)| *meant);
@@ -199,47 +202,8 @@ fn unknown_function(name: &str, session: &Session) -> CliError {
     }
     match meant.or_else(near) {
         Some(near) => error.hint(format!("did you mean {near}?")),
-        None => error.hint("\\df NAME lists functions"),
+        None => error.hint(format!("{} lists functions", levers.list_functions)),
     }
-}
-
-/// The place of the only cast of a statement.
-fn only_cast(sql: &str) -> Option<(usize, usize)> {
-    let tokens = tokens(sql);
-    let is_cast = |token: &&TokenWithSpan| match &token.token {
-        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case("cast"),
-        token => *token == Token::DoubleColon,
-    };
-    let mut casts = tokens.iter().filter(is_cast);
-    match (casts.next(), casts.next()) {
-        (Some(cast), None) => begin(cast),
-        _ => None,
-    }
-}
-
-fn tokens(sql: &str) -> Vec<TokenWithSpan> {
-    let mut tokens = Vec::new();
-    // What could not be read to its end has no names behind that.
-    let _ = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location_into_buf(&mut tokens);
-    tokens
-}
-
-/// Line and column.
-fn begin(token: &TokenWithSpan) -> Option<(usize, usize)> {
-    let place = token.span.start;
-    Some((usize::try_from(place.line).ok()?, usize::try_from(place.column).ok()?))
-}
-
-/// The place of a word or a value in a statement, outside of other texts and comments.
-fn place_of(sql: &str, word: &str) -> Option<(usize, usize)> {
-    let tokens = tokens(sql);
-    let last = word.rsplit('.').next().unwrap_or(word);
-    let is_it = |token: &&TokenWithSpan| match &token.token {
-        Token::Word(found) => found.value.eq_ignore_ascii_case(last),
-        Token::SingleQuotedString(found) | Token::Number(found, _) => found == word,
-        _ => false,
-    };
-    begin(tokens.iter().find(is_it)?)
 }
 
 /// The functions of a session, sorted.
@@ -315,16 +279,6 @@ fn mismatched(text: &str) -> Option<(String, String)> {
     Some((with_sql_types(call), with_sql_types(&candidates.join(", "))))
 }
 
-/// A message and the place at its end.
-fn placed(text: &str) -> (&str, Option<(usize, usize)>) {
-    let parse = || {
-        let (cause, place) = text.rsplit_once(" at Line: ")?;
-        let (line, column) = place.split_once(", Column: ")?;
-        Some((cause, Some((line.parse().ok()?, column.parse().ok()?))))
-    };
-    parse().unwrap_or((text, None))
-}
-
 /// The word in "Expected: an SQL statement, found: selec".
 fn word_instead_of_statement(cause: &str) -> Option<&str> {
     cause.split_once("Expected: an SQL statement, found: ").map(|(_, word)| word)
@@ -335,24 +289,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_a_place_in_their_statement() {
-        let sql = "select 'd_yaer', -- d_yaer\n  D_YAER from t";
-        assert_eq!(place_of(sql, "d_yaer"), Some((1, 8)));
-        assert_eq!(place_of("select 1,\n  D_YAER from t", "t.d_yaer"), Some((2, 3)));
-        assert_eq!(place_of("select 1 from 'a.csv'", "a.csv"), Some((1, 15)));
-        assert_eq!(place_of("select 1", "t"), None);
-        assert_eq!(place_of("select 300::tinyint", "300"), Some((1, 8)));
-        assert_eq!(only_cast("select 'cast', a::int"), Some((1, 17)));
-        assert_eq!(only_cast("select cast(a as int), b::int"), None);
-    }
-
-    #[test]
     fn the_parsers_words_are_understood() {
         let text = "Expected: an SQL statement, found: selec at Line: 1, Column: 7";
         let (cause, place) = placed(text);
         assert_eq!(place, Some((1, 7)));
         assert_eq!(word_instead_of_statement(cause), Some("selec"));
-        assert_eq!(placed("at Line: x, Column: 7").1, None);
         let text = "column \"t.a\" must appear in the GROUP BY clause or";
         assert_eq!(ungrouped(text).as_deref(), Some("t.a"));
         let text = "No function matches the given name and argument types 'sum(Utf8)'. You\n\

@@ -1,0 +1,124 @@
+//! A text with values in the places of its parameters.
+//!
+//! Doors that have values and no protocol for them (bindings of languages, relations that are texts) write them into the
+//! statement, as literals that they make: each parameter outside of texts, names and comments is replaced.
+
+use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+use super::dialect;
+
+/// A parameter in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameter<'a> {
+    /// `$1`, or a `?`; counted from 0.
+    Nth(usize),
+    /// `$name`.
+    Named(&'a str),
+}
+
+/// The text with what `value` makes of each parameter.
+///
+/// # Errors
+/// A text that has no tokens; both `?` and `$1`; those of `value`.
+pub fn filled(
+    text: &str,
+    state: &SessionState,
+    mut value: impl FnMut(Parameter<'_>) -> Result<String>,
+) -> Result<String> {
+    let dialect = dialect::of(state);
+    let tokens = Tokenizer::new(dialect.as_ref(), text).tokenize_with_location();
+    let tokens = tokens.map_err(|error| plan_datafusion_err!("{error}"))?;
+    let lines = Lines::of(text);
+    let (mut out, mut done, mut questions, mut has_numbers) = (String::new(), 0, 0, false);
+    for token in &tokens {
+        let parameter = match &token.token {
+            Token::Placeholder(name) => name.as_str(),
+            Token::Question => "?",
+            _ => continue,
+        };
+        let filler = match parameter.strip_prefix('$') {
+            Some(name) => match name.parse::<usize>() {
+                Ok(number) => {
+                    has_numbers = true;
+                    let nth = number.checked_sub(1);
+                    value(Parameter::Nth(nth.ok_or_else(|| {
+                        plan_datafusion_err!("{parameter}: parameters are counted from $1")
+                    })?))?
+                }
+                Err(_) => value(Parameter::Named(name))?,
+            },
+            None => {
+                questions += 1;
+                value(Parameter::Nth(questions - 1))?
+            }
+        };
+        let begin = lines.offset(token.span.start.line, token.span.start.column);
+        out += &text[done..begin];
+        out += &filler;
+        done = begin + parameter.len();
+    }
+    if questions > 0 && has_numbers {
+        return plan_err!("a statement has ? or $1, not both");
+    }
+    out += &text[done..];
+    Ok(out)
+}
+
+/// Where the lines of a text begin.
+struct Lines<'a> {
+    text: &'a str,
+    begins: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(text: &'a str) -> Self {
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let begins = [0].into_iter().chain(breaks.map(|(at, _)| at + 1)).collect();
+        Self { text, begins }
+    }
+
+    /// The byte of a character; both counted from 1.
+    fn offset(&self, line: u64, column: u64) -> usize {
+        let nth = |number: u64| usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+        let begin = self.begins.get(nth(line)).copied().unwrap_or(self.text.len());
+        let rest = &self.text[begin..];
+        begin + rest.char_indices().nth(nth(column)).map_or(rest.len(), |(at, _)| at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    fn fill(text: &str) -> Result<String> {
+        let state = SessionContext::new().state();
+        filled(text, &state, |parameter| match parameter {
+            Parameter::Nth(nth) if nth < 2 => Ok(["'ä'", "(-5)"][nth].to_string()),
+            Parameter::Named("name") => Ok("NULL".into()),
+            other => plan_err!("no value for {other:?}"),
+        })
+    }
+
+    #[test]
+    fn parameters_are_replaced_outside_of_texts_names_and_comments() {
+        let cases = [
+            ("select ?, ?", "select 'ä', (-5)"),
+            ("select $2, $1, $2", "select (-5), 'ä', (-5)"),
+            ("select 'é?', \"?\", -- ?\n  ? /* ? */", "select 'é?', \"?\", -- ?\n  'ä' /* ? */"),
+            ("select x + $name from t", "select x + NULL from t"),
+            ("select 'é' , ?, 'ü'", "select 'é' , 'ä', 'ü'"),
+            ("", ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(fill(text).unwrap(), expected);
+        }
+        for wrong in ["select ?, ?, ?", "select $0", "select $other", "select ?, $1"] {
+            assert!(fill(wrong).is_err(), "{wrong}");
+        }
+    }
+}
