@@ -4,7 +4,7 @@ HEADRACE := $(TARGET)/debug/headrace
 RELEASE := $(TARGET)/release/headrace
 export PG_CONFIG ?= $(shell command -v pg_config)
 
-.PHONY: demo test fuzz lint bench release install postgres demo-postgres install-postgres test-gpu gpu-bundle clean
+.PHONY: demo test fuzz lint bench release wheel install postgres demo-postgres install-postgres test-gpu gpu-bundle clean
 
 demo:
 	scripts/setup build
@@ -25,6 +25,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --package headrace-cli --package headrace-fuzz --features headrace-fuzz/libfuzzer --all-targets -- -D warnings
+	cargo clippy --locked --package headrace-python -- -D warnings
 	PGRX_PG_CONFIG_PATH=$(PG_CONFIG) cargo clippy --locked --package headrace-postgres -- -D warnings
 
 release:
@@ -35,6 +36,11 @@ release:
 # The release build on PATH, with completions and pages of the manual: PREFIX, or /usr/local for root and ~/.local for others.
 install: release
 	scripts/install $(RELEASE) $(PREFIX)
+
+# The Python package as a wheel, in target/wheels.
+wheel:
+	scripts/setup test
+	scripts/build-wheel release
 
 # The extension's files and their archive, for the server whose pg_config is PG_CONFIG.
 postgres:

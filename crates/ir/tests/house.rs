@@ -42,6 +42,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "runner", "engine", "suites", "pg", "service", "ooc",
         ],
     ),
+    ("python", &["gpu", "engine", "cli"]),
     ("service", &["ir", "gpu", "format", "flow", "ceilings", "columns", "pipeline", "runner"]),
     ("postgres", &["ir", "io", "format", "flow", "columns", "runner", "service"]),
     ("fuzz", &["format", "engine"]),
@@ -49,8 +50,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 
 /// External crates that only some may name.
 const ONLY_IN: &[(&str, &[&str])] = &[
-    ("datafusion", &["engine", "cli", "fuzz"]),
-    ("tokio", &["engine", "pg", "cli", "fuzz"]),
+    ("datafusion", &["engine", "cli", "python", "fuzz"]),
+    ("tokio", &["engine", "pg", "cli", "python", "fuzz"]),
     ("tokio-postgres", &["pg"]),
     ("rustls", &["pg"]),
     ("cudarc", &["gpu"]),
@@ -59,6 +60,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("object_store", &["engine"]),
     ("parquet", &["format"]),
     ("pgrx", &["postgres"]),
+    ("pyo3", &["python"]),
 ];
 
 fn crates_folder() -> PathBuf {

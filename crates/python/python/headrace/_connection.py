@@ -1,0 +1,394 @@
+"""Connections, and the one that the module's own functions use."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace import _headrace, _objects, _progress
+from headrace._errors import InterfaceError, ProgrammingError
+from headrace._relation import Relation, _numbers, literal
+
+Parameters = Sequence[Any] | Mapping[str, Any] | None
+Place = str | os.PathLike[str]
+
+
+class Connection:
+    """Tables, settings and functions; made by :func:`headrace.connect`.
+
+    Threads may use one connection at the same time. It ends with its process: a child of a fork makes its own.
+    """
+
+    def __init__(self, session: _headrace.Session, progress: bool | None = None) -> None:
+        self._session: _headrace.Session | None = session
+        self._progress = progress
+
+    # Statements
+
+    def sql(self, query: str, params: Parameters = None) -> Relation | None:
+        """A query as a relation, which runs when its rows are asked for.
+
+        Another statement (CREATE, SET, COPY, ..) runs now: what it answers is a relation, or None where it answers nothing.
+        ``params`` are the values of ``?`` or ``$1``, a sequence, or those of ``$name``, a dictionary. Names of tables that
+        the connection does not have are variables of the caller: dataframes, Arrow tables, relations.
+
+        >>> import headrace
+        >>> con = headrace.connect()
+        >>> con.sql("select $1 + $2", [1, 2]).fetchone()
+        (3,)
+        """
+        session = self._open()
+        if params is not None:
+            query = session.filled(query, params)
+        query = query.strip().rstrip(";").rstrip()
+        ctes, given = self._named(query)
+        query = _with_ctes(query, ctes)
+        is_query, _ = session.written(query)
+        if is_query:
+            return Relation(self, query, given)
+        rows = session.run(query, given, self._on_progress())
+        held = rows.collect()
+        if not rows.names:
+            return None
+        name = f"answer_{next(_numbers)}"
+        return Relation(self, f"SELECT * FROM {name}", {name: (held, False)}, shown=query, kept=held)
+
+    def execute(self, query: str, params: Parameters = None) -> Relation:
+        """Runs a statement to its end; its rows, held in memory, are a relation.
+
+        >>> import headrace
+        >>> headrace.connect().execute("create table t as select 1 as a").fetchall()
+        []
+        """
+        relation = self.sql(query, params)
+        if relation is None:
+            return Relation(self, "SELECT 1 WHERE FALSE", {}, shown=query)
+        return relation.execute()
+
+    def table(self, name: str) -> Relation:
+        """A table as a relation."""
+        relation = self.sql(f"SELECT * FROM {_quoted_name(name)}")
+        assert relation is not None
+        return relation
+
+    def read_parquet(self, paths: Place | Sequence[Place], **options: Any) -> Relation:
+        """Parquet files as a relation; options are those of SQL's ``read_parquet``."""
+        return self._read("read_parquet", paths, options)
+
+    def read_csv(self, paths: Place | Sequence[Place], **options: Any) -> Relation:
+        """Files of separated values as a relation; options are those of SQL's ``read_csv``: ``delim``, ``header``, .."""
+        return self._read("read_csv", paths, options)
+
+    def read_json(self, paths: Place | Sequence[Place], **options: Any) -> Relation:
+        """JSON files as a relation; options are those of SQL's ``read_json``."""
+        return self._read("read_json", paths, options)
+
+    def read_arrow(self, paths: Place | Sequence[Place], **options: Any) -> Relation:
+        """Arrow files as a relation; options are those of SQL's ``read_arrow``."""
+        return self._read("read_arrow", paths, options)
+
+    def from_arrow(self, value: Any) -> Relation:
+        """A dataframe, an Arrow table, a dictionary of columns or anything with ``__arrow_c_stream__`` as a relation."""
+        table = _objects.as_table(value)
+        if table is None:
+            raise InterfaceError(f"a value of {type(value).__qualname__} is no table")
+        name = f"given_{next(_numbers)}"
+        return Relation(self, f"SELECT * FROM {name}", {name: table})
+
+    # Tables and functions
+
+    def add(self, *places: Place) -> list[str]:
+        """Makes tables of files, of the files below folders, or of addresses; returns their names."""
+        names: list[str] = []
+        for place in places:
+            names += self._open().add(Path(place) if "://" not in str(place) else str(place))
+        return names
+
+    def register(self, name: str, value: Any) -> None:
+        """Makes a dataframe, an Arrow table or anything with ``__arrow_c_stream__`` a table, in place of what has its name.
+
+        Rows of Arrow and polars are not copied. A reader of batches can be read once.
+        """
+        if isinstance(value, Relation):
+            value = value.execute()._held()
+        table = _objects.as_table(value)
+        if table is None:
+            raise InterfaceError(f"a value of {type(value).__qualname__} is no table")
+        self._open().register(name, *table)
+
+    def unregister(self, name: str) -> None:
+        """Forgets a table; its rows and files stay."""
+        if not self._open().unregister(name):
+            raise ProgrammingError(f"there is no table {name}")
+
+    def tables(self) -> list[str]:
+        """The names of all tables."""
+        return self._open().tables()
+
+    def create_function(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arguments: Sequence[str],
+        returns: str,
+        *,
+        stable: bool = True,
+    ) -> None:
+        """Makes a Python function one of SQL. It is given an Arrow array for each argument, and returns one of as many
+        values: an array of Arrow, NumPy, pandas or polars, or a list.
+
+        ``stable`` says that the same values always have the same answer. It runs on the cores.
+
+        >>> import headrace
+        >>> con = headrace.connect()
+        >>> import pyarrow.compute as pc
+        >>> con.create_function("twice", lambda x: pc.multiply(x, 2), ["BIGINT"], "BIGINT")
+        >>> con.sql("select twice(21)").fetchone()
+        (42,)
+        """
+        call = _vectorised(name, function)
+        self._open().register_function(name, list(arguments), returns, stable, call)
+
+    def set(self, **settings: Any) -> None:
+        """Changes settings of Headrace: ``processor``, ``fallback``, ``threads``, ..; ``SHOW ALL`` lists them."""
+        for name, value in settings.items():
+            text = ("on" if value else "off") if isinstance(value, bool) else str(value)
+            self._open().run(f"SET headrace.{name} = {literal(text)}", {}).collect()
+
+    def cursor(self) -> Any:
+        """A cursor of DB-API 2.0 over this connection."""
+        from headrace import dbapi
+
+        return dbapi.Cursor(dbapi.Connection(self))
+
+    def close(self) -> None:
+        """Ends it; what it runs goes on to its end."""
+        self._session = None
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._session is None:
+            return "headrace.Connection(closed)"
+        tables = self.tables()
+        return f"headrace.Connection({len(tables)} table{'' if len(tables) == 1 else 's'})"
+
+    # For this package
+
+    def _open(self) -> _headrace.Session:
+        if self._session is None:
+            raise ProgrammingError("the connection is closed")
+        return self._session
+
+    def _on_progress(self) -> Callable[[dict[str, Any]], object] | None:
+        return _progress.of(self._progress)
+
+    def _named(self, query: str) -> tuple[dict[str, str], _objects.Given]:
+        """What stands behind the names that no table has: queries of relations, and tables."""
+        unknown = self._open().unknown_tables(query)
+        ctes: dict[str, str] = {}
+        given: _objects.Given = {}
+        if not unknown:
+            return ctes, given
+        for name, value in _objects.named(unknown, _objects.caller()).items():
+            if isinstance(value, Relation):
+                ctes[name] = value.sql
+                _merge(given, value._given)
+            elif (table := _objects.as_table(value)) is not None:
+                _merge(given, {name: table})
+        return ctes, given
+
+    def _read(self, function: str, paths: Any, options: dict[str, Any]) -> Relation:
+        several = not isinstance(paths, (str, os.PathLike))
+        names = [os.fspath(path) for path in paths] if several else os.fspath(paths)
+        words = [literal(names), *(f"{name} => {literal(value)}" for name, value in options.items())]
+        relation = self.sql(f"SELECT * FROM {function}({', '.join(words)})")
+        assert relation is not None
+        return relation
+
+
+def _merge(given: _objects.Given, more: _objects.Given) -> None:
+    for name, table in more.items():
+        if name in given and given[name][0] is not table[0]:
+            raise InterfaceError(f"two tables of one statement are called {name}: register one of them")
+        given[name] = table
+
+
+def _with_ctes(query: str, ctes: dict[str, str]) -> str:
+    if not ctes:
+        return query
+    texts = ", ".join(f"{_quoted_name(name)} AS ({sql})" for name, sql in ctes.items())
+    words = query.split(None, 2)
+    if words[0].upper() != "WITH":
+        return f"WITH {texts} {query}"
+    if len(words) > 1 and words[1].upper() == "RECURSIVE":
+        return f"WITH RECURSIVE {texts}, {words[2]}"
+    return f"WITH {texts}, {query[len(words[0]):]}"
+
+
+def _quoted_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _vectorised(name: str, function: Callable[..., Any]) -> Callable[[int, tuple[Any, ...]], Any]:
+    def call(rows: int, columns: tuple[Any, ...]) -> Any:
+        pyarrow: Any = importlib.import_module("pyarrow")
+        made = function(*(pyarrow.array(column) for column in columns))
+        if isinstance(made, pyarrow.ChunkedArray):
+            return made.combine_chunks()
+        if isinstance(made, pyarrow.Scalar):
+            made = made.as_py()
+        if made is None or isinstance(made, (bool, int, float, str, bytes)):
+            return pyarrow.array([made] * rows)
+        if hasattr(made, "__arrow_c_array__"):
+            return made
+        return pyarrow.array(made)
+
+    call.__name__ = name
+    return call
+
+
+def connect(
+    data: Place | Iterable[Place] | Mapping[str, Any] | None = None,
+    *,
+    memory_limit: str | int | None = None,
+    spill_folder: Place | None = None,
+    spill_limit: str | int | None = None,
+    device_memory: str | int | None = None,
+    device_cache: str | int | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Connection:
+    """A connection.
+
+    ``data`` is a file, a folder or an address, or several, whose files become tables; or a dictionary of names and tables.
+    ``memory_limit`` is what the connection may hold of host memory ("2GB"): larger queries go on in files of
+    ``spill_folder``. ``progress`` shows how far slow statements are: by default where somebody looks. Everything else is a
+    setting: ``processor`` ("auto", "cpu", "cuda", "off"), ``fallback`` ("allow", "forbid"), ``threads``, ..
+
+    >>> import headrace
+    >>> con = headrace.connect(memory_limit="1GB", processor="cpu")
+    >>> con.sql("select 1").fetchone()
+    (1,)
+    """
+    sizes = {
+        "memory_limit": memory_limit,
+        "spill_limit": spill_limit,
+        "device_memory": device_memory,
+        "device_cache": device_cache,
+    }
+    given = {name: None if size is None else str(size) for name, size in sizes.items()}
+    connection = Connection(_headrace.Session(spill_folder=spill_folder, **given), progress)
+    connection.set(**settings)
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            connection.register(name, value)
+    elif isinstance(data, (str, os.PathLike)):
+        connection.add(data)
+    elif data is not None:
+        connection.add(*data)
+    return connection
+
+
+_default: Connection | None = None
+_default_pid = 0
+_default_lock = threading.Lock()
+
+
+def default_connection() -> Connection:
+    """The connection of the module's own functions, such as :func:`headrace.sql`."""
+    global _default, _default_pid
+    with _default_lock:
+        if _default is None or _default_pid != os.getpid():
+            _default, _default_pid = connect(), os.getpid()
+        return _default
+
+
+def sql(query: str, params: Parameters = None) -> Relation | None:
+    """:meth:`Connection.sql` of the default connection.
+
+    >>> import headrace
+    >>> headrace.sql("select upper(?)", ["hello"]).fetchone()
+    ('HELLO',)
+    """
+    return default_connection().sql(query, params)
+
+
+def execute(query: str, params: Parameters = None) -> Relation:
+    """:meth:`Connection.execute` of the default connection."""
+    return default_connection().execute(query, params)
+
+
+def table(name: str) -> Relation:
+    """:meth:`Connection.table` of the default connection."""
+    return default_connection().table(name)
+
+
+def read_parquet(paths: Place | Sequence[Place], **options: Any) -> Relation:
+    """:meth:`Connection.read_parquet` of the default connection."""
+    return default_connection().read_parquet(paths, **options)
+
+
+def read_csv(paths: Place | Sequence[Place], **options: Any) -> Relation:
+    """:meth:`Connection.read_csv` of the default connection."""
+    return default_connection().read_csv(paths, **options)
+
+
+def read_json(paths: Place | Sequence[Place], **options: Any) -> Relation:
+    """:meth:`Connection.read_json` of the default connection."""
+    return default_connection().read_json(paths, **options)
+
+
+def read_arrow(paths: Place | Sequence[Place], **options: Any) -> Relation:
+    """:meth:`Connection.read_arrow` of the default connection."""
+    return default_connection().read_arrow(paths, **options)
+
+
+def from_arrow(value: Any) -> Relation:
+    """:meth:`Connection.from_arrow` of the default connection."""
+    return default_connection().from_arrow(value)
+
+
+def register(name: str, value: Any) -> None:
+    """:meth:`Connection.register` of the default connection."""
+    default_connection().register(name, value)
+
+
+def unregister(name: str) -> None:
+    """:meth:`Connection.unregister` of the default connection."""
+    default_connection().unregister(name)
+
+
+def udf(
+    arguments: Sequence[str],
+    returns: str,
+    *,
+    name: str | None = None,
+    stable: bool = True,
+    connection: Connection | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes the decorated function one of SQL, as :meth:`Connection.create_function` does; of the default connection, if
+    none is named.
+
+    >>> import headrace
+    >>> @headrace.udf(["DOUBLE"], "DOUBLE")
+    ... def halved(x):
+    ...     return x.to_numpy() / 2
+    >>> headrace.sql("select halved(5.0)").fetchone()
+    (2.5,)
+    """
+
+    def made(function: Callable[..., Any]) -> Callable[..., Any]:
+        target = connection or default_connection()
+        target.create_function(name or function.__name__, function, arguments, returns, stable=stable)
+        return function
+
+    return made

@@ -1,0 +1,244 @@
+//! A session of Python's.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+use datafusion::catalog::TableProvider;
+use datafusion::common::{DataFusionError, TableReference};
+use datafusion::logical_expr::{ScalarUDF, Volatility};
+use headrace_engine::failure::{Class, Failure, tables};
+use headrace_engine::sql::filled::{Parameter, filled};
+use headrace_engine::sql::{Written, type_name};
+use headrace_engine::{
+    GivenTables, GpuService, RunnerOptions, Session as Engine, SessionOptions, Settings,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::failures::{self, LEVERS, raised};
+use crate::functions::PythonFunction;
+use crate::rows::Rows;
+use crate::values::literal;
+use crate::wait::{runtime, wait};
+
+/// Tables, settings, functions. Threads may use one at the same time.
+#[pyclass(module = "headrace._headrace", frozen)]
+pub struct Session {
+    engine: Engine,
+}
+
+impl Session {
+    fn failed(&self, py: Python<'_>, sql: &str, error: &DataFusionError) -> PyErr {
+        failures::python_error(py, error).unwrap_or_else(|| {
+            raised(py, &Failure::of_statement(&self.engine, sql, error, &LEVERS))
+        })
+    }
+
+    /// The tables of objects: name, object, whether it can be read once only.
+    fn given(&self, tables: &Bound<'_, PyDict>) -> PyResult<GivenTables> {
+        let table = |(name, given): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+            let (object, once) = given.extract::<(Bound<'_, PyAny>, bool)>()?;
+            Ok((name.extract::<String>()?, self.table(&object, once)?))
+        };
+        tables.iter().map(table).collect()
+    }
+
+    fn table(&self, object: &Bound<'_, PyAny>, once: bool) -> PyResult<Arc<dyn TableProvider>> {
+        crate::tables::of(object, self.engine.settings().threads, once)
+    }
+}
+
+#[pymethods]
+impl Session {
+    /// A session without tables. Sizes are texts: 512MB, 4GiB, a number of bytes.
+    #[new]
+    #[pyo3(signature = (*, memory_limit=None, spill_folder=None, spill_limit=None, device_memory=None, device_cache=None))]
+    fn new(
+        py: Python<'_>,
+        memory_limit: Option<&str>,
+        spill_folder: Option<PathBuf>,
+        spill_limit: Option<&str>,
+        device_memory: Option<&str>,
+        device_cache: Option<&str>,
+    ) -> PyResult<Self> {
+        let wrong = |cause| failures::of_value(py, Class::Setting, cause);
+        let bytes = |text: Option<&str>| {
+            text.map(headrace_cli::parse_bytes_or_zero).transpose().map_err(wrong)
+        };
+        let limits = RunnerOptions {
+            memory_limit_bytes: memory_limit
+                .map(headrace_cli::parse_memory)
+                .transpose()
+                .map_err(wrong)?,
+            device_cache_bytes: bytes(device_cache)?,
+            device_memory_bytes: bytes(device_memory)?,
+            spill_folder,
+            spill_limit_bytes: bytes(spill_limit)?,
+            ..RunnerOptions::default()
+        };
+        let settings = Settings { gpu_service: GpuService::Auto, ..Settings::default() };
+        runtime()?;
+        let engine = py
+            .detach(|| Engine::new(SessionOptions { settings, limits }))
+            .map_err(|error| failures::of(py, &error))?;
+        if let Some(folder) = headrace_gpu::cache_folder() {
+            engine.keep_metadata_in(folder.join("tables"));
+        }
+        engine.runner().allow_rehearsals();
+        Ok(Self { engine })
+    }
+
+    /// Makes tables of a file, of the files below a folder, or of an address; returns their names.
+    fn add(&self, py: Python<'_>, place: PathBuf) -> PyResult<Vec<String>> {
+        let found = wait(py, self.engine.register_place(&place), || Ok(()))?;
+        let named = place.display().to_string();
+        let found =
+            found.map_err(|error| raised(py, &Failure::of(&error, &LEVERS).in_place(&named)))?;
+        Ok(found.tables.into_iter().map(|table| table.name).collect())
+    }
+
+    /// Tables that are created later are files of this folder.
+    fn keep_tables_in(&self, folder: PathBuf) {
+        self.engine.keep_tables_in(&folder);
+    }
+
+    /// The names of all tables.
+    fn tables(&self) -> Vec<String> {
+        tables(&self.engine)
+    }
+
+    /// Makes an object with Arrow's C interface a table, in place of what has its name.
+    #[pyo3(signature = (name, object, once=false))]
+    fn register(&self, name: &str, object: &Bound<'_, PyAny>, once: bool) -> PyResult<()> {
+        let table = self.table(object, once)?;
+        let context = self.engine.context();
+        let done = context
+            .deregister_table(TableReference::bare(name))
+            .and_then(|_| context.register_table(TableReference::bare(name), table));
+        done.map(drop).map_err(|error| failures::of(object.py(), &error))
+    }
+
+    /// Forgets a table; tells whether there was one.
+    fn unregister(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        let gone = self.engine.context().deregister_table(TableReference::bare(name));
+        gone.map(|table| table.is_some()).map_err(|error| failures::of(py, &error))
+    }
+
+    /// Names of tables in a statement that the session does not have.
+    fn unknown_tables(&self, py: Python<'_>, sql: &str) -> Vec<String> {
+        py.detach(|| self.engine.unknown_tables(sql))
+    }
+
+    /// Whether a statement is a query, which may stand in parentheses, and whether that ends with its ORDER BY.
+    fn written(&self, py: Python<'_>, sql: &str) -> (bool, bool) {
+        let written = py.detach(|| self.engine.written(sql));
+        (written != Written::Other, written == Written::Ordered)
+    }
+
+    /// A statement with the values of its parameters, a sequence or a dictionary, in their places.
+    fn filled(&self, sql: &str, values: &Bound<'_, PyAny>) -> PyResult<String> {
+        let py = values.py();
+        let named = values.cast::<PyDict>().ok();
+        let listed: Vec<Bound<'_, PyAny>> = match named {
+            Some(_) => Vec::new(),
+            None => values.try_iter()?.collect::<PyResult<_>>()?,
+        };
+        let mut used = vec![false; listed.len()];
+        let mut thrown = None;
+        let filled = filled(sql, &self.engine.context().state(), |parameter| {
+            let (value, name) = match parameter {
+                Parameter::Nth(nth) => {
+                    used.get_mut(nth).into_iter().for_each(|used| *used = true);
+                    (listed.get(nth).cloned(), format!("${}", nth + 1))
+                }
+                Parameter::Named(name) => {
+                    let value = named.and_then(|values| values.get_item(name).ok().flatten());
+                    (value, format!("${name}"))
+                }
+            };
+            let Some(value) = value else {
+                return datafusion::common::plan_err!("parameter {name} has no value");
+            };
+            literal(&value).map_err(|error| {
+                thrown = Some(error);
+                DataFusionError::Execution(String::new())
+            })
+        });
+        if let Some(error) = thrown {
+            return Err(error);
+        }
+        let filled = filled.map_err(|error| self.failed(py, sql, &error))?;
+        match used.iter().filter(|used| !**used).count() {
+            0 => Ok(filled),
+            unused => {
+                let cause = format!("{unused} of {} values have no parameter", used.len());
+                Err(failures::of_value(py, Class::Setting, cause))
+            }
+        }
+    }
+
+    /// Columns of a query and their types in SQL, without running it.
+    fn columns(
+        &self,
+        py: Python<'_>,
+        sql: &str,
+        given: &Bound<'_, PyDict>,
+    ) -> PyResult<Vec<(String, String)>> {
+        let query = wait(py, self.engine.sql_over(sql, self.given(given)?), || Ok(()))?;
+        let query = query.map_err(|error| self.failed(py, sql, &error))?;
+        let schema = query.schema();
+        let column =
+            |field: &Arc<arrow_schema::Field>| (field.name().clone(), type_name(field.data_type()));
+        Ok(schema.fields().iter().map(column).collect())
+    }
+
+    /// Runs a statement over the session's tables and these. `on_progress` is called now and then while it is waited for.
+    #[pyo3(signature = (sql, given, on_progress=None))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        sql: String,
+        given: &Bound<'_, PyDict>,
+        on_progress: Option<Py<PyAny>>,
+    ) -> PyResult<Rows> {
+        let query = wait(py, self.engine.sql_over(&sql, self.given(given)?), || Ok(()))?;
+        let query = query.map_err(|error| self.failed(py, &sql, &error))?;
+        Rows::new(py, self.engine.clone(), sql, query, on_progress)
+    }
+
+    /// Makes a callable a function of SQL: of columns of these types, to a column of that one.
+    fn register_function(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        arguments: &Bound<'_, PyList>,
+        result: &str,
+        is_stable: bool,
+        call: Py<PyAny>,
+    ) -> PyResult<()> {
+        let named = |name: Bound<'_, PyAny>| self.type_of(py, &name.extract::<String>()?);
+        let arguments = arguments.iter().map(named).collect::<PyResult<Vec<_>>>()?;
+        let result = self.type_of(py, result)?;
+        let volatility = if is_stable { Volatility::Immutable } else { Volatility::Volatile };
+        let name = name.to_lowercase();
+        let function = PythonFunction::new(name, arguments, result, volatility, call);
+        self.engine.context().register_udf(ScalarUDF::from(function));
+        Ok(())
+    }
+
+    fn __reduce__(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {
+        let _ = py;
+        Err(pyo3::exceptions::PyTypeError::new_err("a session stays in its process"))
+    }
+}
+
+impl Session {
+    /// The type of a name in SQL.
+    fn type_of(&self, py: Python<'_>, name: &str) -> PyResult<DataType> {
+        let sql = format!("SELECT CAST(NULL AS {name})");
+        let query = wait(py, self.engine.sql(&sql), || Ok(()))?;
+        let query = query.map_err(|error| self.failed(py, &sql, &error))?;
+        Ok(query.schema().field(0).data_type().clone())
+    }
+}
