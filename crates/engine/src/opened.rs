@@ -11,7 +11,7 @@ use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
 use crate::catalog::with_opened;
-use crate::session::Session;
+use crate::session::{GivenTables, Session};
 use crate::sql::Parsed;
 
 impl Session {
@@ -40,6 +40,26 @@ impl Session {
         Ok(opened)
     }
 
+    /// A query as a table, over the session's tables as they are now and those that are given.
+    ///
+    /// # Errors
+    /// What the planner says of it.
+    pub async fn view_over(
+        &self,
+        query: &str,
+        given: GivenTables,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let state = self.context().state();
+        let options = state.config_options();
+        let mut parsed = Parsed::of(&format!("CREATE VIEW v AS\n{query}"), &state)?;
+        self.tables.add_calls(parsed.take_calls());
+        let references = parsed.tables(&state)?;
+        let opened = self.open_now(&references, options, &[]).await?;
+        let tables = opened.into_iter().chain(given).collect();
+        let logical = with_opened(tables, parsed.plan(&state)).await?.logical;
+        view_of(logical, options)
+    }
+
     /// A view of the tables as they are now; `None` of one that stands on what had its name before.
     async fn view(
         &self,
@@ -58,14 +78,20 @@ impl Session {
         }
         let opened = self.open_now(&references, options, &views).await?;
         let opened = opened.into_iter().collect();
-        match with_opened(opened, parsed.plan(&state)).await?.logical {
-            LogicalPlan::Ddl(DdlStatement::CreateView(view)) => {
-                let coerced = Analyzer::with_rules(vec![Arc::new(TypeCoercion::new())]);
-                let rows = Arc::unwrap_or_clone(view.input);
-                let rows = coerced.execute_and_check(rows, options, |_, _| {})?;
-                Ok(Some(Arc::new(ViewTable::new(rows, view.definition))))
-            }
-            _ => internal_err!("a view that is no CREATE VIEW"),
+        let logical = with_opened(opened, parsed.plan(&state)).await?.logical;
+        view_of(logical, options).map(Some)
+    }
+}
+
+/// The view that a CREATE VIEW makes.
+fn view_of(logical: LogicalPlan, options: &ConfigOptions) -> Result<Arc<dyn TableProvider>> {
+    match logical {
+        LogicalPlan::Ddl(DdlStatement::CreateView(view)) => {
+            let coerced = Analyzer::with_rules(vec![Arc::new(TypeCoercion::new())]);
+            let rows = Arc::unwrap_or_clone(view.input);
+            let rows = coerced.execute_and_check(rows, options, |_, _| {})?;
+            Ok(Arc::new(ViewTable::new(rows, view.definition)))
         }
+        _ => internal_err!("a view that is no CREATE VIEW"),
     }
 }

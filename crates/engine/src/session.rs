@@ -7,18 +7,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::format::ExplainFormat;
 use datafusion::common::{DataFusionError, Result, TableReference};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::physical_plan::common::spawn_buffered;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -31,7 +36,8 @@ use headrace_runner::{Given, Runner, RunnerOptions, Settings};
 use crate::apart::Waiting;
 use crate::catalog::remote::traffic;
 use crate::catalog::{
-    Found, FoundTable, HeadraceTable, TableEntry, Tables, find_tables, table_notes, with_opened,
+    Found, FoundTable, HeadraceTable, Reach, TableEntry, Tables, find_tables, table_notes,
+    with_opened,
 };
 use crate::config::{HeadraceConfig, settings_of, statement_timeout_of};
 use crate::copy::Staging;
@@ -56,6 +62,8 @@ use crate::planner_rules::optimizer_rules;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
 use crate::semantics;
+use crate::sql::effect::Effect;
+use crate::sql::filled::{Parameter, filled, statements};
 use crate::sql::{
     CellText, Change, Headers, OfAsOfJoins, Parsed, Planned, Remembered, RowsAsked, Written,
 };
@@ -168,6 +176,66 @@ impl Session {
         Ok(Self { context, tables, runner, plans, remembered, home, is_apart: true })
     }
 
+    /// Another session over the same tables, memory and devices, with settings and prepared statements of its own.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        let remembered = Arc::new(self.remembered.beside());
+        let state = self.context.state();
+        let config = state.config().clone().with_extension(Arc::clone(&remembered));
+        let state = SessionStateBuilder::new_from_existing(state).with_config(config).build();
+        let context = SessionContext::new_with_state(state);
+        Self { context, remembered, ..self.clone() }
+    }
+
+    /// From now on statements may only name files within reach by their paths.
+    pub fn restrict_to(&self, reach: Reach) {
+        self.tables.restrict_to(reach);
+    }
+
+    /// The types of a statement's parameters `$1`, `$2`, .. as far as they follow from where they stand.
+    ///
+    /// # Errors
+    /// What the planner says of the statement.
+    pub async fn parameter_types(&self, text: &str) -> Result<Vec<Option<DataType>>> {
+        let state = self.context.state();
+        let options = Arc::clone(state.config().options());
+        let mut parsed = Parsed::of(text, &state)?;
+        self.tables.add_calls(parsed.take_calls());
+        let references = parsed.tables(&state)?;
+        let opened = self.open_now(&references, &options, &[]).await?;
+        let opened = opened.into_iter().collect();
+        let planned = with_opened(opened, parsed.plan(&state)).await?;
+        let known = planned.logical.get_parameter_types()?;
+        let nth = |name: &String| name.strip_prefix('$').and_then(|nth| nth.parse::<usize>().ok());
+        let count = known.keys().filter_map(nth).max().unwrap_or(0);
+        Ok((1..=count).map(|nth| known.get(&format!("${nth}")).cloned().flatten()).collect())
+    }
+
+    /// The statements of a text, and where each begins.
+    ///
+    /// # Errors
+    /// A text that has no tokens.
+    pub fn statements<'a>(&self, text: &'a str) -> Result<Vec<(usize, &'a str)>> {
+        statements(text, &self.context.state())
+    }
+
+    /// A statement with what `value` makes of each of its parameters.
+    ///
+    /// # Errors
+    /// Those of [`filled`].
+    pub fn filled(
+        &self,
+        text: &str,
+        value: impl FnMut(Parameter<'_>) -> Result<String>,
+    ) -> Result<String> {
+        filled(text, &self.context.state(), value)
+    }
+
+    /// What a statement would change.
+    pub fn effect(&self, text: &str) -> Effect {
+        Effect::of(text, &self.context.state())
+    }
+
     /// Has statements planned and answered where they are waited for, which saves the start of two threads. Who drops
     /// one meanwhile waits for its next pause: for a process that ends with its statement.
     #[must_use]
@@ -245,6 +313,11 @@ impl Session {
         self.tables.add(&[FoundTable { name: name.to_string(), path: path.to_path_buf() }]);
         let opened = self.tables.open(name).await?;
         opened.ok_or_else(|| DataFusionError::Internal("a table that was just added".into()))
+    }
+
+    /// Makes a table known by a name, in place of what has it.
+    pub fn give(&self, name: &str, table: Arc<dyn TableProvider>) {
+        self.tables.give(name, table);
     }
 
     /// Whether there is a table of this name, whatever may be wrong with it.
@@ -480,6 +553,25 @@ impl Query {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 
+    /// As [`stream`](Self::stream); where the rows of a table only pass filters and projections, in the table's order.
+    ///
+    /// # Errors
+    /// Those of [`stream`](Self::stream).
+    pub fn stream_as_they_lie(&self) -> Result<SendableRecordBatchStream> {
+        let partitions = self.plan.output_partitioning().partition_count();
+        if partitions < 2 || !only_passes(&self.plan) {
+            return self.stream();
+        }
+        let streams = (0..partitions)
+            .map(|partition| {
+                let rows = self.plan.execute(partition, Arc::clone(&self.context))?;
+                Ok(spawn_buffered(rows, AHEAD_BATCHES))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let batches = iter(streams).flatten();
+        self.delivered(Box::pin(RecordBatchStreamAdapter::new(self.plan.schema(), batches)))
+    }
+
     /// How far it has come, while it runs and no other query of the session does.
     pub fn progress(&self) -> QueryProgress {
         let now = self.runner.progress().given();
@@ -518,6 +610,18 @@ impl Query {
         let report = self.report(rows);
         Ok((batches, report))
     }
+}
+
+/// Batches of a partition that are made before those of the partitions in front of it are taken.
+const AHEAD_BATCHES: usize = 16;
+
+/// Whether a plan hands on rows of a table in memory, partition by partition as they lie there.
+fn only_passes(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let passes = plan.is::<FilterExec>()
+        || plan.is::<ProjectionExec>()
+        || plan.is::<CooperativeExec>()
+        || plan.is::<DataSourceExec>();
+    passes && plan.children().into_iter().all(only_passes)
 }
 
 /// A batch with the names that the user gave its columns.

@@ -45,6 +45,20 @@ impl Batches {
         streamed(py, &self.schema, batches, requested_schema)
     }
 
+    /// Some of the rows.
+    fn slice(&self, offset: usize, count: usize) -> Self {
+        let (mut skipped, mut left, mut batches) = (0, count, Vec::new());
+        for batch in &self.batches {
+            let begin = offset.saturating_sub(skipped).min(batch.num_rows());
+            let rows = left.min(batch.num_rows() - begin);
+            if rows > 0 {
+                batches.push(batch.slice(begin, rows));
+            }
+            (skipped, left) = (skipped + batch.num_rows(), left - rows);
+        }
+        Self::new(Arc::clone(&self.schema), batches)
+    }
+
     /// The same rows, texts without codes and each value in its place: as libraries of dataframes have them.
     fn decoded(&self, py: Python<'_>) -> PyResult<Self> {
         let decoded = py.detach(|| -> Result<Self, ArrowError> {
@@ -104,6 +118,8 @@ fn plain_type(data_type: &DataType) -> DataType {
         DataType::Dictionary(_, values) => plain_type(values),
         DataType::Utf8View => DataType::LargeUtf8,
         DataType::BinaryView => DataType::LargeBinary,
+        // No library of dataframes has them.
+        DataType::Interval(_) | DataType::Decimal256(..) => DataType::Utf8,
         plain => plain.clone(),
     }
 }

@@ -10,7 +10,10 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, IntervalUnit, TimeUnit};
 use datafusion::common::DataFusionError;
+use headrace_engine::failure::Class;
+use headrace_engine::sql::type_name;
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
@@ -210,9 +213,26 @@ fn moments<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Objects<'py>> {
         };
         match object.transpose()?.flatten() {
             Some(object) => Ok(object),
-            None => self::object(py, texts.value(nth).to_string()),
+            None => beyond(py, array, &texts, nth),
         }
     })
+}
+
+/// A value that Python's class has not: its text.
+fn beyond<'py>(
+    py: Python<'py>,
+    array: &ArrayRef,
+    texts: &ArrayFormatter<'_>,
+    nth: usize,
+) -> PyResult<Object<'py>> {
+    match texts.value(nth).try_to_string() {
+        Ok(text) => object(py, text),
+        Err(_) => {
+            let cause =
+                format!("a value of {} is beyond what has a date", type_name(array.data_type()));
+            Err(failures::of_value(py, Class::Value, cause))
+        }
+    }
 }
 
 /// The time zone of a name, or of a distance such as +01:00.
@@ -274,7 +294,7 @@ impl<'py> Moments<'py> {
         let Some(microseconds) = microseconds else { return Ok(None) };
         let days = microseconds.div_euclid(MICROSECONDS_A_DAY);
         let rest = microseconds.rem_euclid(MICROSECONDS_A_DAY);
-        self.duration.call1((days, 0, rest)).map(Some)
+        within_range(self.duration.call1((days, 0, rest)), self.duration.py())
     }
 
     /// So long after 1970, in a zone if there is one.
@@ -285,21 +305,26 @@ impl<'py> Moments<'py> {
     ) -> PyResult<Option<Object<'py>>> {
         let Some(after) = self.duration(microseconds)? else { return Ok(None) };
         let epoch = if zone.is_some() { &self.utc_epoch } else { &self.epoch };
-        let moment = match epoch.add(after) {
-            Ok(moment) => moment,
-            // It is before the year 1, or behind 9999.
-            Err(error) if is_out_of_range(&error, epoch.py()) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Some(moment) = within_range(epoch.add(after), epoch.py())? else { return Ok(None) };
         match zone {
             None => Ok(Some(moment)),
-            Some(zone) => moment.call_method1(intern!(epoch.py(), "astimezone"), (zone,)).map(Some),
+            Some(zone) => {
+                let there = moment.call_method1(intern!(epoch.py(), "astimezone"), (zone,));
+                within_range(there, epoch.py())
+            }
         }
     }
 }
 
-fn is_out_of_range(error: &PyErr, py: Python<'_>) -> bool {
-    error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py)
+/// A moment, unless it is before the year 1, or behind 9999.
+fn within_range<'py>(
+    made: PyResult<Object<'py>>,
+    py: Python<'py>,
+) -> PyResult<Option<Object<'py>>> {
+    match made {
+        Err(error) if error.is_instance_of::<PyOverflowError>(py) => Ok(None),
+        made => made.map(Some),
+    }
 }
 
 /// Durations where an interval has no months, whose length nobody knows; texts elsewhere.
@@ -317,18 +342,22 @@ fn intervals<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Objects<'py>> {
             }
             _ => (array.as_primitive::<IntervalYearMonthType>().value(nth), 0, 0),
         };
-        match months {
-            0 => made.duration.call1((days, 0, nanoseconds.div_euclid(1_000))),
-            _ => object(py, texts.value(nth).to_string()),
-        }
+        let duration = match months {
+            0 => {
+                let made = made.duration.call1((days, 0, nanoseconds.div_euclid(1_000)));
+                within_range(made, py)?
+            }
+            _ => None,
+        };
+        duration.map_or_else(|| beyond(py, array, &texts, nth), Ok)
     })
 }
 
 /// Values by codes: each is made once.
 fn coded<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Objects<'py>> {
     let codes = array.as_any_dictionary();
-    // Larger than the rows that use it, as a table's is.
-    if codes.values().len() > codes.len() {
+    // Larger than the rows that use it, as a table's is; or of none, which no code can have.
+    if codes.values().len() > codes.len() || codes.values().is_empty() {
         return column(py, &plain(py, array)?);
     }
     let values = column(py, codes.values())?;

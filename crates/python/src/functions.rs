@@ -5,9 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
-use arrow_cast::cast;
+use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field};
-use datafusion::common::{DataFusionError, Result, exec_err, plan_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
@@ -54,7 +54,18 @@ impl PythonFunction {
                 made.len()
             );
         }
-        if made.data_type() == &self.result { Ok(made) } else { Ok(cast(&made, &self.result)?) }
+        if made.data_type() == &self.result {
+            return Ok(made);
+        }
+        // A value that has no other of the type is an error, and not NULL.
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        cast_with_options(&made, &self.result, &options).map_err(|error| {
+            let (given, result) = (type_name(made.data_type()), type_name(&self.result));
+            exec_datafusion_err!(
+                "{}() returned {given}, and is declared {result}: {error}",
+                self.name
+            )
+        })
     }
 }
 

@@ -54,5 +54,6 @@ fn _headrace(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(literal, module)?)?;
     module.add_class::<session::Session>()?;
     module.add_class::<rows::Rows>()?;
-    module.add_class::<batches::Batches>()
+    module.add_class::<batches::Batches>()?;
+    module.add_class::<tables::Table>()
 }

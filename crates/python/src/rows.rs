@@ -11,7 +11,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use headrace_engine::failure::Failure;
 use headrace_engine::sql::type_name;
-use headrace_engine::{Query, Session as Engine};
+use headrace_engine::{Query, QueryProgress, QueryReport, Session as Engine};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -40,13 +40,46 @@ pub struct Rows {
 struct Asked {
     session: Engine,
     sql: String,
-    query: Query,
+    running: Mutex<Running>,
     started: Instant,
+}
+
+/// A statement, until it has failed or been closed: it then gives back what it holds, such as files that it was writing.
+enum Running {
+    Query(Box<Query>),
+    Done { progress: QueryProgress, report: Box<QueryReport> },
+}
+
+impl Asked {
+    /// Lets the statement go.
+    fn end(&self, rows: u64) {
+        let mut running = self.running.lock();
+        if let Running::Query(query) = &*running {
+            let (progress, report) = (query.progress(), Box::new(query.report(rows)));
+            *running = Running::Done { progress, report };
+        }
+    }
+
+    fn progress(&self) -> QueryProgress {
+        match &*self.running.lock() {
+            Running::Query(query) => query.progress(),
+            Running::Done { progress, .. } => *progress,
+        }
+    }
+
+    fn report(&self, rows: u64) -> serde_json::Result<String> {
+        match &*self.running.lock() {
+            Running::Query(query) => serde_json::to_string(&query.report(rows)),
+            Running::Done { report, .. } => serde_json::to_string(report),
+        }
+    }
 }
 
 struct Reading {
     /// `None` at its end.
     stream: Option<SendableRecordBatchStream>,
+    /// What has ended it before its end.
+    failed: Option<PyErr>,
     /// Rows that came and were not asked for.
     rest: VecDeque<RecordBatch>,
     /// Rows that came.
@@ -97,6 +130,43 @@ impl Reading {
     }
 }
 
+/// The next rows of what is read there. A signal, and what `tick` raises, end it.
+fn next_of(
+    py: Python<'_>,
+    (asked, place): (&Asked, &Mutex<Option<Reading>>),
+    tick: impl FnMut() -> PyResult<()>,
+) -> PyResult<Option<RecordBatch>> {
+    let mut held = hold(place)?;
+    let Some(mut reading) = held.reading.take() else { return Ok(None) };
+    // What has failed has no end that could be taken for one.
+    if let Some(error) = &reading.failed {
+        let error = error.clone_ref(py);
+        held.reading = Some(reading);
+        return Err(error);
+    }
+    let (rows, work) = (reading.rows, async move {
+        let next = reading.next().await;
+        (reading, next)
+    });
+    match wait(py, work, tick) {
+        Ok((mut reading, next)) => {
+            let next = next.transpose().map_err(|error| asked.failed(py, &error));
+            reading.failed = next.as_ref().err().map(|error| error.clone_ref(py));
+            if reading.failed.is_some() {
+                py.detach(|| asked.end(reading.rows));
+            }
+            held.reading = Some(reading);
+            next
+        }
+        Err(error) => {
+            let failed = Some(error.clone_ref(py));
+            py.detach(|| asked.end(rows));
+            held.reading = Some(Reading { stream: None, failed, rest: VecDeque::new(), rows });
+            Err(error)
+        }
+    }
+}
+
 impl Rows {
     pub fn new(
         py: Python<'_>,
@@ -106,26 +176,29 @@ impl Rows {
         on_progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let schema = query.schema();
-        let asked = Arc::new(Asked { session, sql, query, started: Instant::now() });
         let stream = {
             let _in_runtime = runtime()?.enter();
-            asked.query.stream().map_err(|error| asked.failed(py, &error))?
+            query.stream_as_they_lie()
         };
-        let reading = Reading { stream: Some(stream), rest: VecDeque::new(), rows: 0 };
+        let running = Mutex::new(Running::Query(Box::new(query)));
+        let asked = Arc::new(Asked { session, sql, running, started: Instant::now() });
+        let stream = stream.map_err(|error| asked.failed(py, &error))?;
+        let reading =
+            Reading { stream: Some(stream), failed: None, rest: VecDeque::new(), rows: 0 };
         Ok(Self { asked, schema, reading: Arc::new(Mutex::new(Some(reading))), on_progress })
     }
 
     /// The next rows, at most so many.
     fn next(&self, py: Python<'_>, rows_max: usize) -> PyResult<Option<RecordBatch>> {
-        let mut held = hold(&self.reading)?;
-        let Some(reading) = &mut held.reading else { return Ok(None) };
-        let next = wait(py, reading.next(), || self.tick(py))?;
+        let next = next_of(py, (&self.asked, &self.reading), || self.tick(py))?;
         let Some(batch) = next else { return Ok(None) };
-        let batch = batch.map_err(|error| self.asked.failed(py, &error))?;
         if batch.num_rows() <= rows_max {
             return Ok(Some(batch));
         }
-        reading.rest.push_front(batch.slice(rows_max, batch.num_rows() - rows_max));
+        let mut held = hold(&self.reading)?;
+        if let Some(reading) = &mut held.reading {
+            reading.rest.push_front(batch.slice(rows_max, batch.num_rows() - rows_max));
+        }
         Ok(Some(batch.slice(0, rows_max)))
     }
 
@@ -169,6 +242,18 @@ impl Rows {
         Ok(batch.map(|batch| Batches::new(Arc::clone(&self.schema), vec![batch])))
     }
 
+    /// The next rows: so many, if there are as many.
+    fn take(&self, py: Python<'_>, count: usize) -> PyResult<Batches> {
+        let (mut batches, mut left) = (Vec::new(), count);
+        while left > 0
+            && let Some(batch) = self.next(py, left)?
+        {
+            left -= batch.num_rows();
+            batches.push(batch);
+        }
+        Ok(Batches::new(Arc::clone(&self.schema), batches))
+    }
+
     /// All rows that are left.
     fn collect(&self, py: Python<'_>) -> PyResult<Batches> {
         let mut batches = Vec::new();
@@ -185,7 +270,9 @@ impl Rows {
             batches.push_back(batch);
         }
         let mut held = hold(&self.reading)?;
-        held.reading.iter_mut().for_each(|reading| reading.rest = std::mem::take(&mut batches));
+        if let Some(reading) = &mut held.reading {
+            reading.rest = batches;
+        }
         Ok(())
     }
 
@@ -204,11 +291,7 @@ impl Rows {
         let next = move || -> Option<Result<RecordBatch, ArrowError>> {
             // Whoever asks may have the interpreter's lock, or not.
             Python::attach(|py| {
-                let next = hold(&place).and_then(|mut held| {
-                    let Some(reading) = &mut held.reading else { return Ok(None) };
-                    let next = wait(py, reading.next(), || Ok(()))?;
-                    next.transpose().map_err(|error| asked.failed(py, &error))
-                });
+                let next = next_of(py, (&asked, &place), || Ok(()));
                 next.map_err(|error| ArrowError::ExternalError(Box::new(error))).transpose()
             })
         };
@@ -217,7 +300,7 @@ impl Rows {
 
     /// How far it has come: seconds, bytes and rows that pipelines were given, rows of all their tables.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let done = self.asked.query.progress();
+        let done = self.asked.progress();
         let progress = PyDict::new(py);
         progress.set_item("seconds", self.asked.started.elapsed().as_secs_f64())?;
         progress.set_item("bytes", done.bytes)?;
@@ -229,8 +312,7 @@ impl Rows {
     /// What it did, as JSON: complete when all rows were read.
     fn report(&self) -> PyResult<String> {
         let rows = self.reading.lock().as_ref().map_or(0, |reading| reading.rows);
-        let report = self.asked.query.report(rows);
-        serde_json::to_string(&report).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+        self.asked.report(rows).map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
     /// Ends it, whatever is left.
@@ -239,7 +321,11 @@ impl Rows {
         if let Some(reading) = &mut held.reading {
             let stream = reading.stream.take();
             reading.rest.clear();
-            py.detach(|| drop(stream));
+            reading.failed = None;
+            py.detach(|| {
+                drop(stream);
+                self.asked.end(reading.rows);
+            });
         }
         Ok(())
     }

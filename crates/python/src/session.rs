@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
-use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, TableReference};
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use headrace_engine::failure::{Class, Failure, tables};
 use headrace_engine::sql::filled::{Parameter, filled};
 use headrace_engine::sql::{Written, type_name};
 use headrace_engine::{
-    GivenTables, GpuService, RunnerOptions, Session as Engine, SessionOptions, Settings,
+    GivenTables, GpuService, Query, RunnerOptions, Session as Engine, SessionOptions, Settings,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -19,6 +18,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::failures::{self, LEVERS, raised};
 use crate::functions::PythonFunction;
 use crate::rows::Rows;
+use crate::tables::{Reads, Table};
 use crate::values::literal;
 use crate::wait::{runtime, wait};
 
@@ -28,6 +28,9 @@ pub struct Session {
     engine: Engine,
 }
 
+/// Relations of relations at most: each is planned within the next.
+const DEPTH_MAX: usize = 200;
+
 impl Session {
     fn failed(&self, py: Python<'_>, sql: &str, error: &DataFusionError) -> PyErr {
         failures::python_error(py, error).unwrap_or_else(|| {
@@ -35,17 +38,35 @@ impl Session {
         })
     }
 
-    /// The tables of objects: name, object, whether it can be read once only.
-    fn given(&self, tables: &Bound<'_, PyDict>) -> PyResult<GivenTables> {
+    /// Tables of a statement by name: a [`Table`], or a query over tables of its own.
+    fn given(&self, tables: &Bound<'_, PyDict>, depth: usize) -> PyResult<GivenTables> {
+        let py = tables.py();
+        if depth > DEPTH_MAX {
+            let cause =
+                format!("a relation is made of more than {DEPTH_MAX} others, one of the other");
+            let failure = Failure::new(Class::Unsupported, cause);
+            return Err(raised(py, &failure.hint("keep the rows of one on the way: .execute()")));
+        }
         let table = |(name, given): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
-            let (object, once) = given.extract::<(Bound<'_, PyAny>, bool)>()?;
-            Ok((name.extract::<String>()?, self.table(&object, once)?))
+            let name = name.extract::<String>()?;
+            if let Ok(table) = given.cast::<Table>() {
+                return Ok((name, Arc::clone(&table.get().provider)));
+            }
+            let (query, tables) = given.extract::<(String, Bound<'_, PyDict>)>()?;
+            let (engine, tables) = (self.engine.clone(), self.given(&tables, depth + 1)?);
+            let text = query.clone();
+            let view = wait(py, async move { engine.view_over(&text, tables).await }, || Ok(()))?;
+            Ok((name, view.map_err(|error| self.failed(py, &query, &error))?))
         };
         tables.iter().map(table).collect()
     }
 
-    fn table(&self, object: &Bound<'_, PyAny>, once: bool) -> PyResult<Arc<dyn TableProvider>> {
-        crate::tables::of(object, self.engine.settings().threads, once)
+    /// A statement, planned.
+    fn planned(&self, py: Python<'_>, sql: &str, given: &Bound<'_, PyDict>) -> PyResult<Query> {
+        let (engine, text) = (self.engine.clone(), sql.to_string());
+        let given = self.given(given, 0)?;
+        let query = wait(py, async move { engine.sql_over(&text, given).await }, || Ok(()))?;
+        query.map_err(|error| self.failed(py, sql, &error))
     }
 }
 
@@ -91,7 +112,8 @@ impl Session {
 
     /// Makes tables of a file, of the files below a folder, or of an address; returns their names.
     fn add(&self, py: Python<'_>, place: PathBuf) -> PyResult<Vec<String>> {
-        let found = wait(py, self.engine.register_place(&place), || Ok(()))?;
+        let (engine, path) = (self.engine.clone(), place.clone());
+        let found = wait(py, async move { engine.register_place(&path).await }, || Ok(()))?;
         let named = place.display().to_string();
         let found =
             found.map_err(|error| raised(py, &Failure::of(&error, &LEVERS).in_place(&named)))?;
@@ -108,15 +130,21 @@ impl Session {
         tables(&self.engine)
     }
 
-    /// Makes an object with Arrow's C interface a table, in place of what has its name.
-    #[pyo3(signature = (name, object, once=false))]
-    fn register(&self, name: &str, object: &Bound<'_, PyAny>, once: bool) -> PyResult<()> {
-        let table = self.table(object, once)?;
-        let context = self.engine.context();
-        let done = context
-            .deregister_table(TableReference::bare(name))
-            .and_then(|_| context.register_table(TableReference::bare(name), table));
-        done.map(drop).map_err(|error| failures::of(object.py(), &error))
+    /// The table of an object with Arrow's C interface: its rows are there, or can be read "once", or "anew" for each
+    /// statement.
+    #[pyo3(signature = (object, reads="held"))]
+    fn table(&self, object: &Bound<'_, PyAny>, reads: &str) -> PyResult<Table> {
+        let reads = match reads {
+            "once" => Reads::Once,
+            "anew" => Reads::Anew,
+            _ => Reads::Held,
+        };
+        Table::of(object, self.engine.settings().threads, reads)
+    }
+
+    /// Makes a table known by a name, in place of what has it.
+    fn register(&self, name: &str, table: &Table) {
+        self.engine.give(name, Arc::clone(&table.provider));
     }
 
     /// Forgets a table; tells whether there was one.
@@ -125,15 +153,32 @@ impl Session {
         gone.map(|table| table.is_some()).map_err(|error| failures::of(py, &error))
     }
 
-    /// Names of tables in a statement that the session does not have.
+    /// Names of tables in a statement that the session does not have, as they are looked for.
     fn unknown_tables(&self, py: Python<'_>, sql: &str) -> Vec<String> {
         py.detach(|| self.engine.unknown_tables(sql))
     }
 
-    /// Whether a statement is a query, which may stand in parentheses, and whether that ends with its ORDER BY.
+    /// The only statement of a text, without what parts it from a next one.
+    fn one_statement(&self, py: Python<'_>, sql: &str) -> PyResult<String> {
+        match self.engine.statements(sql) {
+            Ok(found) => match found.as_slice() {
+                [(_, statement)] => Ok(statement.trim().to_string()),
+                [] => Err(failures::of_value(py, Class::Syntax, "there is no statement")),
+                several => {
+                    let cause =
+                        format!("a text of {} statements: run one at a time", several.len());
+                    Err(failures::of_value(py, Class::Syntax, cause))
+                }
+            },
+            // Its error has a place when it is run.
+            Err(_) => Ok(sql.to_string()),
+        }
+    }
+
+    /// Whether a statement is a query, which may stand in parentheses, and whether a LIMIT may follow.
     fn written(&self, py: Python<'_>, sql: &str) -> (bool, bool) {
         let written = py.detach(|| self.engine.written(sql));
-        (written != Written::Other, written == Written::Ordered)
+        (written != Written::Other, written == Written::Open)
     }
 
     /// A statement with the values of its parameters, a sequence or a dictionary, in their places.
@@ -185,8 +230,7 @@ impl Session {
         sql: &str,
         given: &Bound<'_, PyDict>,
     ) -> PyResult<Vec<(String, String)>> {
-        let query = wait(py, self.engine.sql_over(sql, self.given(given)?), || Ok(()))?;
-        let query = query.map_err(|error| self.failed(py, sql, &error))?;
+        let query = self.planned(py, sql, given)?;
         let schema = query.schema();
         let column =
             |field: &Arc<arrow_schema::Field>| (field.name().clone(), type_name(field.data_type()));
@@ -202,8 +246,7 @@ impl Session {
         given: &Bound<'_, PyDict>,
         on_progress: Option<Py<PyAny>>,
     ) -> PyResult<Rows> {
-        let query = wait(py, self.engine.sql_over(&sql, self.given(given)?), || Ok(()))?;
-        let query = query.map_err(|error| self.failed(py, &sql, &error))?;
+        let query = self.planned(py, &sql, given)?;
         Rows::new(py, self.engine.clone(), sql, query, on_progress)
     }
 
@@ -236,9 +279,12 @@ impl Session {
 impl Session {
     /// The type of a name in SQL.
     fn type_of(&self, py: Python<'_>, name: &str) -> PyResult<DataType> {
-        let sql = format!("SELECT CAST(NULL AS {name})");
-        let query = wait(py, self.engine.sql(&sql), || Ok(()))?;
-        let query = query.map_err(|error| self.failed(py, &sql, &error))?;
+        let sql = format!("SELECT CAST(NULL AS {name}) AS t");
+        let query = self.planned(py, &sql, &PyDict::new(py))?;
+        if query.schema().fields().len() != 1 {
+            let cause = format!("{name} is no type");
+            return Err(failures::of_value(py, Class::Types, cause));
+        }
         Ok(query.schema().field(0).data_type().clone())
     }
 }

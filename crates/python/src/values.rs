@@ -1,17 +1,31 @@
 //! Python objects as literals of SQL.
 
+use headrace_engine::failure::Class;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+use crate::failures;
 
 /// The literal of a value, which has its type in SQL whatever stands around it.
 ///
 /// # Errors
 /// An object that is no value of SQL.
 pub fn literal(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    literal_within(value, 0)
+}
+
+/// Lists within lists at most: SQL has none so deep, and one that contains itself has no end.
+const DEPTH_MAX: usize = 64;
+
+fn literal_within(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<String> {
     let py = value.py();
-    if value.is_none() {
+    if depth > DEPTH_MAX {
+        let cause = format!("a value has more than {DEPTH_MAX} lists within lists");
+        return Err(failures::of_value(py, Class::Value, cause));
+    }
+    if value.is_none() || is_missing(value)? {
         return Ok("NULL".to_string());
     }
     if let Ok(value) = value.cast::<PyBool>() {
@@ -30,15 +44,18 @@ pub fn literal(value: &Bound<'_, PyAny>) -> PyResult<String> {
         return Ok(binary(bytes.as_bytes()));
     }
     if let Ok(values) = value.cast::<PyList>() {
-        return list(values.iter());
+        return list(values.iter(), depth);
     }
     if let Ok(values) = value.cast::<PyTuple>() {
-        return list(values.iter());
+        return list(values.iter(), depth);
     }
     if let Ok(fields) = value.cast::<PyDict>() {
-        return structure(fields);
+        return structure(fields, depth);
     }
     if let Some(text) = of_library(value)? {
+        return Ok(text);
+    }
+    if let Some(text) = of_numpy(value)? {
         return Ok(text);
     }
     // Numbers of NumPy and the like.
@@ -46,14 +63,16 @@ pub fn literal(value: &Bound<'_, PyAny>) -> PyResult<String> {
         && let Ok(plain) = item.call0()
         && !plain.is(value)
     {
-        return literal(&plain);
+        return literal_within(&plain, depth + 1);
     }
     let name = value.get_type().fully_qualified_name()?;
     Err(PyTypeError::new_err(format!("a value of {name} is no value of SQL")))
 }
 
 fn integer(value: &Bound<'_, PyInt>) -> PyResult<String> {
-    let digits = value.str()?.to_string();
+    // Those of the number, whatever a class of its own calls it.
+    let base = value.py().get_type::<PyInt>();
+    let digits = base.call_method1(intern!(value.py(), "__repr__"), (value,))?.to_string();
     match value.extract::<i64>() {
         // The parser reads a minus and a number, which is one too large here.
         Ok(i64::MIN) => Ok(format!("CAST('{digits}' AS BIGINT)")),
@@ -84,65 +103,115 @@ fn binary(bytes: &[u8]) -> String {
     format!("X'{digits}'")
 }
 
-fn list<'py>(values: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<String> {
-    let values: Vec<_> = values.map(|value| literal(&value)).collect::<PyResult<_>>()?;
+fn list<'py>(values: impl Iterator<Item = Bound<'py, PyAny>>, depth: usize) -> PyResult<String> {
+    let values = values.map(|value| literal_within(&value, depth + 1));
+    let values: Vec<_> = values.collect::<PyResult<_>>()?;
     Ok(format!("[{}]", values.join(", ")))
 }
 
-fn structure(fields: &Bound<'_, PyDict>) -> PyResult<String> {
+fn structure(fields: &Bound<'_, PyDict>, depth: usize) -> PyResult<String> {
     let field = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let name = name
             .cast_into::<PyString>()
             .map_err(|_| PyTypeError::new_err("the names of a struct's fields are texts"))?;
-        Ok(format!("{}: {}", quoted(&name.to_cow()?), literal(&value)?))
+        Ok(format!("{}: {}", quoted(&name.to_cow()?), literal_within(&value, depth + 1)?))
     };
     let fields: Vec<_> = fields.iter().map(field).collect::<PyResult<_>>()?;
     Ok(format!("{{{}}}", fields.join(", ")))
 }
 
+/// Values of pandas and NumPy that stand for none.
+fn is_missing(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let kind = value.get_type();
+    let name = kind.name()?;
+    let is_pandas = || -> PyResult<bool> { Ok(kind.module()?.to_cow()?.starts_with("pandas")) };
+    Ok((name == "NAType" || name == "NaTType") && is_pandas()?)
+}
+
+/// A method of the class itself: one of a subclass may say something else, and is nobody's SQL.
+fn said_by<'py>(
+    class: &Bound<'py, PyAny>,
+    method: &str,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<String> {
+    class.call_method1(method, (value,))?.extract()
+}
+
 /// Values of the standard library: moments, exact numbers, UUIDs.
 fn of_library(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     let py = value.py();
-    let is_of = |module: &str, name: &str| -> PyResult<bool> {
-        value.is_instance(&py.import(module)?.getattr(name)?)
-    };
-    if is_of("decimal", "Decimal")? {
-        return decimal(value).map(Some);
+    let class = |module: &str, name: &str| py.import(module)?.getattr(name);
+    let decimals = class("decimal", "Decimal")?;
+    if value.is_instance(&decimals)? {
+        return decimal(value, &decimals).map(Some);
     }
-    if is_of("datetime", "datetime")? {
-        let has_zone = !value.call_method0(intern!(py, "utcoffset"))?.is_none();
-        let text: String = value.call_method0(intern!(py, "isoformat"))?.extract()?;
-        let name = if has_zone { "TIMESTAMPTZ" } else { "TIMESTAMP" };
-        return Ok(Some(format!("CAST('{text}' AS {name})")));
+    let moments = class("datetime", "datetime")?;
+    if value.is_instance(&moments)? {
+        return moment(value, &moments).map(Some);
     }
-    if is_of("datetime", "date")? {
-        let text: String = value.call_method0(intern!(py, "isoformat"))?.extract()?;
-        return Ok(Some(format!("CAST('{text}' AS DATE)")));
+    for (name, sql) in [("date", "DATE"), ("time", "TIME")] {
+        let class = class("datetime", name)?;
+        if value.is_instance(&class)? {
+            let text = said_by(&class, "isoformat", value)?;
+            return Ok(Some(format!("CAST({} AS {sql})", quoted(&text))));
+        }
     }
-    if is_of("datetime", "time")? {
-        let text: String = value.call_method0(intern!(py, "isoformat"))?.extract()?;
-        return Ok(Some(format!("CAST('{text}' AS TIME)")));
-    }
-    if is_of("datetime", "timedelta")? {
+    if value.is_instance(&class("datetime", "timedelta")?)? {
         let part = |name: &str| -> PyResult<i64> { value.getattr(name)?.extract() };
         let (days, seconds, rest) = (part("days")?, part("seconds")?, part("microseconds")?);
         return Ok(Some(format!("INTERVAL '{days} days {seconds} seconds {rest} microseconds'")));
     }
-    match is_of("uuid", "UUID")? {
+    match value.is_instance(&class("uuid", "UUID")?)? {
         true => Ok(Some(quoted(&value.str()?.to_cow()?))),
         false => Ok(None),
     }
 }
 
-fn decimal(value: &Bound<'_, PyAny>) -> PyResult<String> {
+fn moment(value: &Bound<'_, PyAny>, class: &Bound<'_, PyAny>) -> PyResult<String> {
     let py = value.py();
-    if !value.call_method0(intern!(py, "is_finite"))?.is_truthy()? {
+    let mut text = said_by(class, "isoformat", value)?;
+    let distance = class.call_method1(intern!(py, "utcoffset"), (value,))?;
+    // Those of pandas have more digits.
+    let nanoseconds = value.getattr(intern!(py, "nanosecond")).and_then(|n| n.extract::<u32>());
+    let nanoseconds = nanoseconds.unwrap_or(0);
+    if nanoseconds > 0 && distance.is_none() {
+        if !text.contains('.') {
+            text += ".000000";
+        }
+        text += &format!("{nanoseconds:03}");
+        return Ok(format!("CAST({} AS TIMESTAMP(9))", quoted(&text)));
+    }
+    let name = if distance.is_none() { "TIMESTAMP" } else { "TIMESTAMPTZ" };
+    Ok(format!("CAST({} AS {name})", quoted(&text)))
+}
+
+/// Moments of NumPy, which are numbers to whoever asks for the item.
+fn of_numpy(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    let kind = value.get_type();
+    if !kind.module()?.to_cow()?.starts_with("numpy") {
+        return Ok(None);
+    }
+    let text = || -> PyResult<String> { Ok(value.str()?.to_cow()?.into_owned()) };
+    Ok(match kind.name()?.to_cow()?.as_ref() {
+        "datetime64" | "timedelta64" if text()? == "NaT" => Some("NULL".to_string()),
+        "datetime64" => Some(format!("CAST({} AS TIMESTAMP(9))", quoted(&text()?))),
+        "timedelta64" => {
+            let microseconds = value.call_method1("astype", ("timedelta64[us]",))?;
+            let count: i64 = microseconds.call_method1("astype", ("int64",))?.extract()?;
+            Some(format!("INTERVAL '{count} microseconds'"))
+        }
+        _ => None,
+    })
+}
+
+fn decimal(value: &Bound<'_, PyAny>, class: &Bound<'_, PyAny>) -> PyResult<String> {
+    if !class.call_method1("is_finite", (value,))?.is_truthy()? {
         return Ok(float(value.extract()?));
     }
-    let text: String = value.call_method1(intern!(py, "__format__"), ("f",))?.extract()?;
+    let text: String = class.call_method1("__format__", (value, "f"))?.extract()?;
     let digits = text.trim_start_matches('-');
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let precision = (whole.trim_start_matches('0').len() + fraction.len()).max(1);
     let (precision, scale) = (precision.max(fraction.len()), fraction.len());
-    Ok(format!("CAST('{text}' AS DECIMAL({precision}, {scale}))"))
+    Ok(format!("CAST({} AS DECIMAL({precision}, {scale}))", quoted(&text)))
 }

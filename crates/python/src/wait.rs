@@ -1,13 +1,13 @@
 //! Waiting for the engine: without the interpreter's lock, and with an ear for signals.
 
 use std::future::Future;
-use std::pin::pin;
 use std::sync::OnceLock;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 /// How long signals wait until they are heard.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -42,26 +42,35 @@ pub fn runtime() -> PyResult<&'static Runtime> {
     }
 }
 
-/// Waits for a future. Others may run Python meanwhile, and signals are heard: their exception ends it.
+/// Waits for a future, which runs on the runtime's threads. Others may run Python meanwhile, and signals are heard: their
+/// exception ends the future at its next pause.
 ///
 /// # Errors
 /// What a signal raises, such as KeyboardInterrupt; what `tick` raises, which is called now and then.
-pub fn wait<T: Send>(
+pub fn wait<T: Send + 'static>(
     py: Python<'_>,
-    future: impl Future<Output = T> + Send,
+    future: impl Future<Output = T> + Send + 'static,
     mut tick: impl FnMut() -> PyResult<()>,
 ) -> PyResult<T> {
-    let runtime = runtime()?;
-    let mut future = pin!(future);
+    let (sender, mut receiver) = channel();
+    let task = runtime()?.spawn(async move {
+        // Nobody listens any more when a signal has ended it.
+        let _ = sender.send(future.await);
+    });
     loop {
-        let paused = py.detach(|| {
-            runtime.block_on(async { tokio::time::timeout(PAUSE, future.as_mut()).await })
+        let receiver = &mut receiver;
+        let received = py.detach(move || match Handle::try_current() {
+            // It is a function of a statement that asks: others take over what waits for this thread.
+            Ok(_) => tokio::task::block_in_place(|| receiver.recv_timeout(PAUSE)),
+            Err(_) => receiver.recv_timeout(PAUSE),
         });
-        match paused {
+        match received {
             Ok(done) => return Ok(done),
-            Err(_) => {
-                py.check_signals()?;
-                tick()?;
+            Err(RecvTimeoutError::Timeout) => {
+                py.check_signals().and_then(|()| tick()).inspect_err(|_| task.abort())?;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("a fault of headrace: its work has panicked"));
             }
         }
     }

@@ -81,3 +81,17 @@ def test_pandas_reads_from_it():
         warnings.simplefilter("ignore", UserWarning)
         frame = pd.read_sql("select value as a from range(3)", connection)
     assert frame["a"].tolist() == [0, 1, 2]
+
+
+def test_a_cursor_of_a_connection_leaves_it_open():
+    import headrace
+
+    con = headrace.connect()
+    local = {"a": [5]}
+    with con.cursor().connection as borrowed:
+        cursor = borrowed.cursor()
+        assert cursor.execute("select a from local").fetchone() == (5,)
+    assert con.sql("select 1").fetchone() == (1,) and local
+    con.close()
+    with pytest.raises(dbapi.ProgrammingError, match="closed"):
+        cursor.fetchone()

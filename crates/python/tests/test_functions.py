@@ -74,3 +74,20 @@ def test_types_are_sql_types(con):
     assert con.sql("select f(1.5)").types == ["DECIMAL(9, 2)"]
     with pytest.raises(headrace.Error):
         con.create_function("g", lambda x: x, ["POTATO"], "BIGINT")
+
+
+@pytest.mark.parametrize(("made", "result"), [(["abc"], "BIGINT"), ([300], "TINYINT")])
+def test_a_value_of_another_type_is_an_error(con, made, result):
+    con.create_function("odd", lambda values: made, ["BIGINT"], result)
+    with pytest.raises(headrace.Error, match=r"odd\(\) returned"):
+        con.sql("select odd(value) from range(1)").fetchall()
+
+
+def test_a_function_may_ask_headrace(con):
+    con.create_function("asks", lambda values: [con.sql("select 5").fetchone()[0]] * len(values), ["BIGINT"], "BIGINT")
+    assert con.sql("select sum(asks(value)) from range(100)").fetchone() == (500,)
+
+
+def test_a_type_is_one_type(con):
+    with pytest.raises(headrace.Error):
+        con.create_function("f", lambda x: x, ["BIGINT) , (select 1"], "BIGINT")

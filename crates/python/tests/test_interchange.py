@@ -64,6 +64,59 @@ def test_a_reader_is_read_once(con):
     assert con.sql("select sum(a) from r").fetchone() == (3,)
     with pytest.raises(headrace.Error, match="read once"):
         con.sql("select sum(a) from r").fetchone()
+    q = pa.table({"a": [1, 2]}).to_reader()
+    relation = con.sql("select sum(a) from q")
+    assert "read once" in repr(relation) and relation._repr_html_() is None
+    assert relation.fetchall() == [(3,)]
+    with pytest.raises(headrace.Error, match="read once"):
+        relation.fetchall()
+
+
+def test_a_dataset_is_scanned_anew(con):
+    dataset = pytest.importorskip("pyarrow.dataset").dataset(pa.table({"a": [1, 2]}))
+    relation = con.from_arrow(dataset)
+    assert relation.fetchall() == relation.fetchall() == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("rows", [3, 9000, 500_000])
+def test_rows_of_tables_keep_their_order(con, rows):
+    numbers = pa.table({"a": range(rows)})
+    relation = con.from_arrow(numbers)
+    expected = list(range(rows))
+    assert relation.arrow()["a"].to_pylist() == expected
+    assert relation.filter("a >= 0").select("a + 1").arrow()[0].to_pylist() == list(range(1, rows + 1))
+    kept = con.sql("select a from numbers order by a desc").execute()
+    assert [a for a, in kept] == kept.arrow()["a"].to_pylist() == expected[::-1]
+    assert kept.fetchmany(2) == [(rows - 1,), (rows - 2,)]
+
+
+def test_values_that_are_no_tables_are_left_alone(con):
+    settings = {"a": 1}
+    series = pa.array([1, 2])
+    for name in ("settings", "series"):
+        with pytest.raises(headrace.CatalogError, match=f"no table {name}"):
+            con.sql(f"select * from {name}").fetchall()
+    assert settings and len(series) == 2
+
+
+def test_spelling_chooses_a_variable(con):
+    df, DF = {"a": [1]}, {"a": [2]}
+    assert con.sql("select * from DF").fetchall() == [(2,)]
+    assert con.sql("select * from df").fetchall() == [(1,)]
+    assert df and DF
+    with pytest.raises(headrace.InterfaceError, match="could be DF or df"):
+        con.sql("select * from Df").fetchall()
+
+
+def test_a_categorical_of_nothing(con):
+    pd = pytest.importorskip("pandas")
+    assert con.from_arrow(pd.DataFrame({"a": pd.Categorical([None, None])})).fetchall() == [(None,), (None,)]
+
+
+def test_types_that_dataframes_lack_are_texts(con):
+    pl = pytest.importorskip("polars")
+    frame = con.sql("select interval '1 month' as i, 1 as n").pl()
+    assert frame.schema["i"] == pl.String
 
 
 def test_a_reader_is_not_read_ahead(con):
@@ -111,14 +164,18 @@ def test_variables_of_functions_and_modules(con):
 GLOBAL_TABLE = {"a": [1, 2]}
 
 
-def test_two_tables_of_one_name_are_refused(con):
+def test_each_relation_has_its_own_variables(con):
     def made(values):
         t = pa.table({"a": values})
         return con.sql("select * from t"), t
 
     (one, _), (two, _) = made([1]), made([2])
-    with pytest.raises(headrace.InterfaceError, match="called t"):
-        one.union(two)
+    assert sorted(one.union(two)) == [(1,), (2,)]
+    df = {"a": [1]}
+    z = con.sql("select * from df")
+    df = con.sql("select 2 as a")
+    assert con.sql("select df.a, z.a from df, z").fetchall() == [(2, 1)]
+    assert df.fetchone() == (2,)
 
 
 def test_types_survive_a_round_trip(con):
@@ -141,7 +198,7 @@ def test_types_survive_a_round_trip(con):
             "bool": pa.array([True, None]),
         }
     )
-    back = con.sql("select * from table").arrow() if False else con.from_arrow(table).arrow()
+    back = con.from_arrow(table).arrow()
     assert back.schema.names == table.schema.names
     for name in table.schema.names:
         assert back[name].to_pylist() == table[name].to_pylist(), name
@@ -150,7 +207,7 @@ def test_types_survive_a_round_trip(con):
 
 def test_pandas(con):
     pd = pytest.importorskip("pandas")
-    con.read_parquet
+
     frame = con.sql("select value as a, 'x' || value as b, value / 2.0 as c from range(3)").df()
     assert list(frame.columns) == ["a", "b", "c"]
     assert frame["b"].tolist() == ["x0", "x1", "x2"]

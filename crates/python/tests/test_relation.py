@@ -60,7 +60,7 @@ def test_rows_are_fetched_on(numbers):
     assert numbers.fetchmany(2) == [(1, 1), (2, 2)]
     assert len(numbers.fetchall()) == 7
     assert len(numbers.fetchall()) == 10
-    assert len(list(numbers)) == 10 == len(numbers)
+    assert len(list(numbers)) == 10 == numbers.count()
 
 
 def test_the_end_is_none(con):
@@ -143,3 +143,93 @@ def test_a_library_that_is_missing_is_named(con, monkeypatch, name):
     methods = {"pandas": "df", "polars": "pl", "torch": "torch", "pyarrow": "arrow", "numpy": "numpy"}
     with pytest.raises(headrace.InterfaceError, match=f"pip install {name}"):
         getattr(con.sql("select 1 as a"), methods[name])()
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["select 1 as a -- said", "select 1 as a;", "select 1 as a; -- said", "select 1 as a /* said */ ;", "(select 1 as a)", "from one -- x"],
+)
+def test_what_stands_behind_a_query_does_no_harm(con, tmp_path, query):
+    con.sql("create table one as select 1 as a")
+    relation = con.sql(query)
+    assert relation.filter("a = 1 -- yes").limit(1).fetchall() == [(1,)]
+    assert relation.union(relation).count() == 2
+    assert "1" in repr(relation) and relation.write(tmp_path / "x.csv") == 1
+    assert con.sql("select * from relation").fetchall() == [(1,)]
+    assert relation.order("a -- so").limit(1).fetchall() == [(1,)]
+
+
+def test_two_statements_are_refused(con):
+    with pytest.raises(headrace.ParserError, match="2 statements"):
+        con.sql("select 1; select 2")
+    with pytest.raises(headrace.ParserError, match="no statement"):
+        con.sql(" -- nothing")
+
+
+def test_statements_take_relations(con, tmp_path):
+    r = con.sql("select 1 as a union all select 2")
+    con.sql("create table t as select * from r")
+    con.sql("insert into t select a + 10 from r")
+    assert con.table("t").order("a").fetchall() == [(1,), (2,), (11,), (12,)]
+    con.sql(f"copy (select * from r) to '{tmp_path / 'r.csv'}'")
+    assert con.sql("explain select * from r").fetchall()
+    assert con.sql("describe r").fetchall()
+    assert con.sql("with/*x*/ y as (select * from r) select count(*) from y").fetchone() == (2,)
+    with pytest.raises(headrace.InterfaceError, match="lasts longer"):
+        con.sql("create view v as select * from r")
+
+
+def test_no_table_of_a_user_is_hidden(con):
+    kept = con.sql("select 42 as a").execute()
+    for name in ("t", "r", "l", "kept_1", "given_1"):
+        con.register(name, {"a": [7]})
+        assert con.sql(f"select kept.a, x.a from kept, {name} as x").fetchall() == [(42, 7)]
+        assert kept.filter(f"a - 35 in (select a from {name})").fetchall() == [(42,)]
+
+
+def test_relations_of_another_connection_are_refused(con):
+    other = headrace.connect().sql("select 1 as a")
+    with pytest.raises(headrace.InterfaceError, match="another connection"):
+        con.sql("select * from other")
+    assert other.fetchone() == (1,)
+
+
+def test_columns_of_one_name_are_shown(con):
+    relation = con.sql("select 1 as a, 2 as a")
+    assert repr(relation) and relation._repr_html_().count("<th>a</th>") == 2
+
+
+def test_names_with_blanks(con, tmp_path):
+    a = con.sql('select 1 as "A b", 5 as c')
+    assert a.join(a, ["A b"]).select('l.c + r.c').fetchall() == [(10,)]
+    assert a.write(tmp_path / "parts", format="parquet", partition_by=["A b"]) == 1
+
+
+def test_a_failure_is_no_end(con):
+    bad = con.sql("select 1 % (value - 50000) as x from range(100000)")
+    rows = con._session.run(bad.sql, {})
+    for _ in range(3):
+        with pytest.raises(headrace.DataError):
+            rows.fetch()
+    for _ in range(2):
+        with pytest.raises(headrace.DataError):
+            bad.fetchmany(1_000_000)
+
+
+def test_looking_runs_nothing_twice(con):
+    calls = []
+    con.create_function("seen", lambda x: calls.append(len(x)) or x, ["BIGINT"], "BIGINT", stable=False)
+    assert len(list(con.sql("select seen(value) from range(10)"))) == 10
+    assert sum(calls) == 10
+    assert con.sql("select 1 where false")
+
+
+def test_a_long_chain_is_refused_with_a_remedy(con):
+    relation = con.sql("select 1 as a")
+    for _ in range(30):
+        relation = relation.filter("a = 1")
+    assert relation.fetchall() == [(1,)]
+    for _ in range(300):
+        relation = relation.filter("a = 1")
+    with pytest.raises(headrace.NotSupportedError, match="execute"):
+        relation.fetchall()

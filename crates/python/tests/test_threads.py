@@ -74,7 +74,7 @@ def test_rows_are_one_threads(con):
     rows.close()
 
 
-@pytest.mark.parametrize("how", ["fetchall()", "arrow()", "df()", "execute()", "to_arrow_reader().read_all()"])
+@pytest.mark.parametrize("how", ["fetchone()", "fetchall()", "arrow()", "df()", "execute()", "to_arrow_reader().read_all()"])
 def test_ctrl_c_ends_a_statement(how):
     pytest.importorskip("pandas")
     script = f"""
@@ -94,6 +94,24 @@ except KeyboardInterrupt:
         assert process.stdout.readline() == "interrupted (1,)\n"
         assert process.wait(timeout=10) == 0
         assert time.monotonic() - began < 5
+
+
+def test_a_table_is_replaced_in_one_step(con):
+    con.register("t", {"a": [1]})
+    done = threading.Event()
+
+    def replace():
+        while not done.is_set():
+            con.register("t", {"a": [1]})
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        for _ in range(200):
+            assert con.sql("select a from t").fetchone() == (1,)
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_a_child_of_a_fork_is_told(con):

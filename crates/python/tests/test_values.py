@@ -82,8 +82,65 @@ def test_values_of_numpy(con):
     assert con.sql("select ?, ?, ?, ?", values).fetchone() == (5, 0.5, True, "x")
 
 
+def test_moments_of_numpy_and_pandas(con):
+    np = pytest.importorskip("numpy")
+    pd = pytest.importorskip("pandas")
+    moment = np.datetime64("2020-01-01T00:00:00.123456789")
+    assert con.sql("select cast(? as varchar)", [moment]).fetchone()[0].endswith("00.123456789")
+    assert con.sql("select ?", [np.datetime64("2020-01-01")]).fetchone() == (dt.datetime(2020, 1, 1),)
+    assert con.sql("select ?", [np.timedelta64(1_000_000_000, "ns")]).fetchone() == (dt.timedelta(seconds=1),)
+    assert con.sql("select cast(? as varchar)", [pd.Timestamp(1)]).fetchone()[0].endswith("00.000000001")
+    missing = [np.datetime64("NaT"), pd.NaT, pd.NA]
+    assert con.sql("select ?, ?, ?", missing).fetchone() == (None, None, None)
+
+
+def test_classes_of_users_are_no_sql(con):
+    import enum
+
+    class Colour(int, enum.Enum):
+        RED = 7
+
+        def __repr__(self):
+            return "t.a"
+
+    class Moment(dt.datetime):
+        def isoformat(self, *_):
+            return "2020-01-01' AS TIMESTAMP), (select 42) --"
+
+    class Number(D):
+        def __format__(self, how):
+            return "1' AS DECIMAL), (select 42) --"
+
+    class Text(str):
+        def replace(self, *_):
+            return "' || 'x"
+
+    values = [Colour.RED, Moment(2024, 1, 2), Number("1.5"), Text("it's")]
+    assert con.sql("select ?, ?, ?, ?", values).fetchall() == [(7, dt.datetime(2024, 1, 2), D("1.5"), "it's")]
+
+
+def test_values_without_an_end_are_refused(con):
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    endless = []
+    endless.append(endless)
+    for value in (deep, endless):
+        with pytest.raises(headrace.DataError, match="lists within lists"):
+            con.sql("select ?", [value])
+
+
+def test_values_beyond_their_class_are_texts_or_errors(con):
+    zoned = "select arrow_cast(timestamp '9999-12-31 23:00:00', 'Timestamp(Microsecond, Some(\"Asia/Tokyo\"))')"
+    assert isinstance(con.sql(zoned).fetchone()[0], (str, dt.datetime))
+    assert isinstance(con.sql("select interval '2000000000 days'").fetchone()[0], str)
+    with pytest.raises(headrace.DataError, match="DATE"):
+        con.sql("select arrow_cast(2147483647, 'Date32')").fetchall()
+
+
 def test_parameters_by_number_and_by_name(con):
     assert con.sql("select $2, $1, $2", ["a", "b"]).fetchone() == ("b", "a", "b")
+    assert con.sql("select ?2, ?1", ["a", "b"]).fetchone() == ("b", "a")
     assert con.sql("select $low + $high", {"low": 1, "high": 2}).fetchone() == (3,)
 
 
@@ -158,7 +215,7 @@ def test_moments_have_their_zone(con):
 
 
 def test_years_beyond_python_are_texts(con):
-    values = con.sql("select arrow_cast(100000000, 'Date32'), arrow_cast(9000000000000000000, 'Timestamp(Microsecond, None)')")
+    values = con.sql("select arrow_cast(4000000, 'Date32'), arrow_cast(900000000000000000, 'Timestamp(Microsecond, None)')")
     assert all(isinstance(value, str) for value in values.fetchone())
 
 

@@ -37,6 +37,7 @@ mod parquet_streamed;
 mod partition_names;
 mod pipe;
 mod planned;
+mod reach;
 mod records;
 mod refusal;
 #[cfg(feature = "remote")]
@@ -68,6 +69,7 @@ pub(crate) use options::ReadOptions;
 pub(crate) use packing::{Packing, packing_of};
 pub(crate) use parquet_streamed::{NotStreamed, Streamed, reads_row_groups, streamed};
 pub(crate) use partition_names::{NULL_VALUE, partition_name, partition_of};
+pub use reach::Reach;
 pub(crate) use refusal::refused;
 pub use remote::shown_text;
 // How texts are cut, for those who feed it with broken ones.

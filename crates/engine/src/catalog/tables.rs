@@ -15,6 +15,7 @@ use super::format::Format;
 use super::formats::format_of;
 use super::listing::{files_of, table_name};
 use super::planned::PlannedTable;
+use super::reach::Reach;
 use super::remote::{is_address, shown_path, shown_text};
 use super::table::TableEntry;
 use super::{Call, FoundTable};
@@ -63,6 +64,8 @@ pub struct Tables {
     by_call: Mutex<Vec<Arc<FileTable>>>,
     /// Folder for what opening tables of files reads.
     kept: OnceLock<PathBuf>,
+    /// The paths that statements may name, where these are not all.
+    reach: OnceLock<Reach>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +83,11 @@ impl Tables {
         let _ = self.kept.set(folder);
     }
 
+    /// From now on statements may only name paths within reach; tables by name are there as before.
+    pub fn restrict_to(&self, reach: Reach) {
+        let _ = self.reach.set(reach);
+    }
+
     /// Makes tables known, in place of what has their names.
     pub fn add(&self, found: &[FoundTable]) {
         let mut by_name = self.by_name.write();
@@ -93,6 +101,11 @@ impl Tables {
                 }
             }
         }
+    }
+
+    /// Makes a table known, in place of what has its name.
+    pub fn give(&self, name: &str, table: Arc<dyn TableProvider>) {
+        self.by_name.write().insert(name.to_string(), Slot::Given(table));
     }
 
     /// Makes the calls of a statement tables, by their texts.
@@ -169,7 +182,11 @@ impl Tables {
                     );
                 }
             },
-            None => self.by_path(name).map(Of::Files),
+            None => {
+                let Some(files) = self.by_path(name) else { return Ok(None) };
+                self.reach.get().map_or(Ok(()), |reach| reach.check(files.given.paths()))?;
+                Some(Of::Files(files))
+            }
         })
     }
 
@@ -297,6 +314,13 @@ impl Given {
         match self {
             Self::Path(path) => path,
             Self::Call(call) => call.paths.first().map_or(Path::new(""), Path::new),
+        }
+    }
+
+    fn paths(&self) -> Vec<&Path> {
+        match self {
+            Self::Path(path) => vec![path],
+            Self::Call(call) => call.paths.iter().map(Path::new).collect(),
         }
     }
 

@@ -29,6 +29,8 @@ pub enum Class {
     Unsupported,
     /// A part of the query would run elsewhere than it must.
     Fallback,
+    /// What this session may not do.
+    Forbidden,
     /// A setting or a parameter of a value that it does not take.
     Setting,
     /// A value that cannot be converted.
@@ -71,6 +73,7 @@ impl Class {
             Self::Types => "42804",
             Self::Statement => "42000",
             Self::Unsupported | Self::Fallback => "0A000",
+            Self::Forbidden => "42501",
             Self::Setting => "22023",
             Self::Value => "22P02",
             Self::Overflow => "22003",

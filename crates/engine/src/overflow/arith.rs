@@ -231,12 +231,10 @@ impl ScalarUDFImpl for CheckedNegate {
                 numeric::neg(array).map(ColumnarValue::Array).map_err(DataFusionError::from)
             }
             ColumnarValue::Scalar(scalar) => {
-                return scalar.arithmetic_negate().map(ColumnarValue::Scalar).or_else(|error| {
-                    if is_overflow(&error) {
-                        let place = format!("-({scalar})");
-                        return Err(overflow(&place, &args.return_type().to_string()));
-                    }
-                    Err(error)
+                let negated = scalar.arithmetic_negate().map(ColumnarValue::Scalar);
+                return negated.map_err(|error| match is_overflow(&error) {
+                    true => overflow(&format!("-({scalar})"), &args.return_type().to_string()),
+                    false => error,
                 });
             }
         };

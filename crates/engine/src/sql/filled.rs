@@ -38,7 +38,13 @@ pub fn filled(
             Token::Question => "?",
             _ => continue,
         };
-        let filler = match parameter.strip_prefix('$') {
+        let numbered = parameter.strip_prefix('?').filter(|digits| !digits.is_empty());
+        let filler = match parameter.strip_prefix('$').or(numbered) {
+            Some(name) if numbered.is_some() && name.parse::<usize>().is_err() => {
+                return plan_err!(
+                    "{parameter} is no parameter\nhint: parameters are ?, $1 or $name"
+                );
+            }
             Some(name) => match name.parse::<usize>() {
                 Ok(number) => {
                     has_numbers = true;
@@ -64,6 +70,31 @@ pub fn filled(
     }
     out += &text[done..];
     Ok(out)
+}
+
+/// The statements of a text, which semicolons part: each with where it begins. None of them is blank.
+///
+/// # Errors
+/// A text that has no tokens.
+pub fn statements<'a>(text: &'a str, state: &SessionState) -> Result<Vec<(usize, &'a str)>> {
+    let dialect = dialect::of(state);
+    let tokens = Tokenizer::new(dialect.as_ref(), text).tokenize_with_location();
+    let tokens = tokens.map_err(|error| plan_datafusion_err!("{error}"))?;
+    let lines = Lines::of(text);
+    let (mut found, mut begin, mut is_blank) = (Vec::new(), 0, true);
+    for token in &tokens {
+        match &token.token {
+            Token::SemiColon => {
+                let end = lines.offset(token.span.start.line, token.span.start.column);
+                found.extend((!is_blank).then(|| (begin, &text[begin..end])));
+                (begin, is_blank) = (end + 1, true);
+            }
+            Token::Whitespace(_) | Token::EOF => {}
+            _ => is_blank = false,
+        }
+    }
+    found.extend((!is_blank).then(|| (begin, &text[begin..])));
+    Ok(found)
 }
 
 /// Where the lines of a text begin.
@@ -105,6 +136,19 @@ mod tests {
     }
 
     #[test]
+    fn semicolons_part_statements() {
+        let state = SessionContext::new().state();
+        let parts = |text| statements(text, &state).unwrap();
+        assert_eq!(parts("select 1"), [(0, "select 1")]);
+        assert_eq!(
+            parts("select ';'; -- é;\nselect 2 ; ;"),
+            [(0, "select ';'"), (11, " -- é;\nselect 2 ")]
+        );
+        assert_eq!(parts(" ; -- nothing\n"), []);
+        assert!(statements("select 'open", &state).is_err());
+    }
+
+    #[test]
     fn parameters_are_replaced_outside_of_texts_names_and_comments() {
         let cases = [
             ("select ?, ?", "select 'ä', (-5)"),
@@ -112,12 +156,13 @@ mod tests {
             ("select 'é?', \"?\", -- ?\n  ? /* ? */", "select 'é?', \"?\", -- ?\n  'ä' /* ? */"),
             ("select x + $name from t", "select x + NULL from t"),
             ("select 'é' , ?, 'ü'", "select 'é' , 'ä', 'ü'"),
+            ("select ?2, ?1", "select (-5), 'ä'"),
             ("", ""),
         ];
         for (text, expected) in cases {
             assert_eq!(fill(text).unwrap(), expected);
         }
-        for wrong in ["select ?, ?, ?", "select $0", "select $other", "select ?, $1"] {
+        for wrong in ["select ?, ?, ?", "select $0", "select $other", "select ?, $1", "select ?a"] {
             assert!(fill(wrong).is_err(), "{wrong}");
         }
     }

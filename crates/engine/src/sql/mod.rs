@@ -13,6 +13,7 @@ mod chosen;
 mod columns_calls;
 mod describe;
 pub(crate) mod dialect;
+pub mod effect;
 pub mod filled;
 mod first_rows;
 mod functions;
@@ -92,8 +93,8 @@ pub struct Planned {
 pub enum Written {
     /// A query, which may stand in parentheses as a table does.
     Query,
-    /// A query that ends with its ORDER BY: a LIMIT may follow.
-    Ordered,
+    /// A query without a LIMIT, which may follow.
+    Open,
     /// Something else.
     Other,
 }
@@ -108,8 +109,7 @@ impl Written {
             Ok(DFStatement::Statement(inner)) => match inner.as_ref() {
                 Statement::Query(query) => {
                     let is_cut = query.limit_clause.is_some() || query.fetch.is_some();
-                    let is_last = !is_cut && query.locks.is_empty();
-                    if query.order_by.is_some() && is_last { Self::Ordered } else { Self::Query }
+                    if is_cut || !query.locks.is_empty() { Self::Query } else { Self::Open }
                 }
                 _ => Self::Other,
             },

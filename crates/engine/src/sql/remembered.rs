@@ -25,7 +25,8 @@ use super::walk::{self, Flow, ON, Stop};
 #[derive(Debug, Default)]
 pub struct Remembered {
     prepared: RwLock<HashMap<String, Prepared>>,
-    views: RwLock<HashMap<String, String>>,
+    /// Sessions over the same tables have the same.
+    views: Arc<RwLock<HashMap<String, String>>>,
 }
 
 /// A statement that was prepared.
@@ -84,6 +85,11 @@ impl Remembered {
                 self.views.write().insert(name, text);
             }
         }
+    }
+
+    /// For another session over the same tables: it has prepared nothing.
+    pub fn beside(&self) -> Self {
+        Self { prepared: RwLock::default(), views: Arc::clone(&self.views) }
     }
 
     /// The statement that made a view.

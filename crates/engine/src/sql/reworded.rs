@@ -29,12 +29,24 @@ pub fn spell_out(statement: &mut Statement) -> Result<()> {
 /// Endings of names of compressed files that are read, and not written.
 const ONLY_READ: [&str; 2] = [".bz2", ".xz"];
 
+/// A name as it is meant: the parser leaves the quotes at those that files are divided by.
+fn unquote(name: &mut String) {
+    let inner = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+    if let Some(inner) = inner.map(|inner| inner.replace("\"\"", "\"")) {
+        *name = inner;
+    }
+}
+
 /// A COPY to a file whose name says that tabs part its values, or how it is compressed.
 ///
 /// # Errors
 /// One whose name says that it is compressed as nothing here writes it.
 pub fn copies(statement: &mut DFStatement) -> Result<()> {
+    if let DFStatement::CreateExternalTable(create) = statement {
+        create.table_partition_cols.iter_mut().for_each(unquote);
+    }
     let DFStatement::CopyTo(copy) = statement else { return Ok(()) };
+    copy.partitioned_by.iter_mut().for_each(unquote);
     let lower = copy.target.to_ascii_lowercase();
     if let Some(ending) = ONLY_READ.iter().find(|ending| lower.ends_with(**ending)) {
         let plain = &copy.target[..lower.len() - ending.len()];

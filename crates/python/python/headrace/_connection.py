@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 
 from headrace import _headrace, _objects, _progress
 from headrace._errors import InterfaceError, ProgrammingError
-from headrace._relation import Relation, _numbers, literal
+from headrace._relation import Relation, literal, quoted_name
+
+_VIEW = re.compile(r"\s*create\s+(or\s+replace\s+)?(temp\w*\s+)?view\b", re.IGNORECASE)
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 Place = str | os.PathLike[str]
@@ -42,20 +45,20 @@ class Connection:
         (3,)
         """
         session = self._open()
+        query = session.one_statement(query)
         if params is not None:
             query = session.filled(query, params)
-        query = query.strip().rstrip(";").rstrip()
-        ctes, given = self._named(query)
-        query = _with_ctes(query, ctes)
+        given = self._named(query)
         is_query, _ = session.written(query)
         if is_query:
             return Relation(self, query, given)
+        if given and _VIEW.match(query):
+            raise InterfaceError("a view lasts longer than the variables that it names: register them")
         rows = session.run(query, given, self._on_progress())
         held = rows.collect()
         if not rows.names:
             return None
-        name = f"answer_{next(_numbers)}"
-        return Relation(self, f"SELECT * FROM {name}", {name: (held, False)}, shown=query, kept=held)
+        return Relation.kept(self, query, held, rows)
 
     def execute(self, query: str, params: Parameters = None) -> Relation:
         """Runs a statement to its end; its rows, held in memory, are a relation.
@@ -65,13 +68,11 @@ class Connection:
         []
         """
         relation = self.sql(query, params)
-        if relation is None:
-            return Relation(self, "SELECT 1 WHERE FALSE", {}, shown=query)
-        return relation.execute()
+        return (relation or Relation(self, "SELECT 1 AS done WHERE FALSE", {})).execute()
 
     def table(self, name: str) -> Relation:
         """A table as a relation."""
-        relation = self.sql(f"SELECT * FROM {_quoted_name(name)}")
+        relation = self.sql(f"SELECT * FROM {quoted_name(name)}")
         assert relation is not None
         return relation
 
@@ -93,11 +94,9 @@ class Connection:
 
     def from_arrow(self, value: Any) -> Relation:
         """A dataframe, an Arrow table, a dictionary of columns or anything with ``__arrow_c_stream__`` as a relation."""
-        table = _objects.as_table(value)
-        if table is None:
-            raise InterfaceError(f"a value of {type(value).__qualname__} is no table")
-        name = f"given_{next(_numbers)}"
-        return Relation(self, f"SELECT * FROM {name}", {name: table})
+        if isinstance(value, Relation):
+            return value
+        return Relation(self, 'SELECT * FROM "~given"', {"~given": self._table(value)})
 
     # Tables and functions
 
@@ -114,11 +113,8 @@ class Connection:
         Rows of Arrow and polars are not copied. A reader of batches can be read once.
         """
         if isinstance(value, Relation):
-            value = value.execute()._held()
-        table = _objects.as_table(value)
-        if table is None:
-            raise InterfaceError(f"a value of {type(value).__qualname__} is no table")
-        self._open().register(name, *table)
+            value = value._held()
+        self._open().register(name, self._table(value))
 
     def unregister(self, name: str) -> None:
         """Forgets a table; its rows and files stay."""
@@ -163,7 +159,7 @@ class Connection:
         """A cursor of DB-API 2.0 over this connection."""
         from headrace import dbapi
 
-        return dbapi.Cursor(dbapi.Connection(self))
+        return dbapi.Connection(self, owns=False).cursor()
 
     def close(self) -> None:
         """Ends it; what it runs goes on to its end."""
@@ -191,20 +187,26 @@ class Connection:
     def _on_progress(self) -> Callable[[dict[str, Any]], object] | None:
         return _progress.of(self._progress)
 
-    def _named(self, query: str) -> tuple[dict[str, str], _objects.Given]:
-        """What stands behind the names that no table has: queries of relations, and tables."""
-        unknown = self._open().unknown_tables(query)
-        ctes: dict[str, str] = {}
+    def _table(self, value: Any) -> _headrace.Table:
+        table = _objects.as_table(value)
+        if table is None:
+            raise InterfaceError(f"a value of {type(value).__qualname__} is no table")
+        return self._open().table(*table)
+
+    def _named(self, query: str) -> _objects.Given:
+        """What stands behind the names that no table has: relations and tables in the caller's variables."""
         given: _objects.Given = {}
+        unknown = self._open().unknown_tables(query)
         if not unknown:
-            return ctes, given
-        for name, value in _objects.named(unknown, _objects.caller()).items():
+            return given
+        for name, value in _objects.named(unknown, query, _objects.caller()).items():
             if isinstance(value, Relation):
-                ctes[name] = value.sql
-                _merge(given, value._given)
+                if value._connection is not self:
+                    raise InterfaceError(f"{name} is a relation of another connection")
+                given[name] = value._source()
             elif (table := _objects.as_table(value)) is not None:
-                _merge(given, {name: table})
-        return ctes, given
+                given[name] = self._open().table(*table)
+        return given
 
     def _read(self, function: str, paths: Any, options: dict[str, Any]) -> Relation:
         several = not isinstance(paths, (str, os.PathLike))
@@ -213,29 +215,6 @@ class Connection:
         relation = self.sql(f"SELECT * FROM {function}({', '.join(words)})")
         assert relation is not None
         return relation
-
-
-def _merge(given: _objects.Given, more: _objects.Given) -> None:
-    for name, table in more.items():
-        if name in given and given[name][0] is not table[0]:
-            raise InterfaceError(f"two tables of one statement are called {name}: register one of them")
-        given[name] = table
-
-
-def _with_ctes(query: str, ctes: dict[str, str]) -> str:
-    if not ctes:
-        return query
-    texts = ", ".join(f"{_quoted_name(name)} AS ({sql})" for name, sql in ctes.items())
-    words = query.split(None, 2)
-    if words[0].upper() != "WITH":
-        return f"WITH {texts} {query}"
-    if len(words) > 1 and words[1].upper() == "RECURSIVE":
-        return f"WITH RECURSIVE {texts}, {words[2]}"
-    return f"WITH {texts}, {query[len(words[0]):]}"
-
-
-def _quoted_name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _vectorised(name: str, function: Callable[..., Any]) -> Callable[[int, tuple[Any, ...]], Any]:

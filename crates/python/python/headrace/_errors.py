@@ -110,6 +110,7 @@ _CLASSES: dict[str, type[Error]] = {
     "statement": ProgrammingError,
     "unsupported": NotSupportedError,
     "fallback": FallbackError,
+    "forbidden": ProgrammingError,
     "setting": SettingError,
     "value": DataError,
     "overflow": DataError,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import _headrace, _objects
@@ -22,7 +22,15 @@ literal = _headrace.literal
 SHOWN_ROWS = 20
 """Rows that are shown of a relation."""
 
-_numbers = itertools.count(1)
+_OF_ONE = '"~r" AS t'
+"""What a relation is called in queries over it: no table of a user has such a name."""
+
+_NAME = re.compile(r"\s*\w+\s*")
+
+
+def quoted_name(name: str) -> str:
+    """A name of SQL, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 class Relation:
@@ -35,31 +43,34 @@ class Relation:
     [(3, 12)]
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        sql: str,
-        given: _objects.Given,
-        *,
-        shown: str | None = None,
-        kept: _headrace.Batches | None = None,
-    ) -> None:
+    def __init__(self, connection: Connection, sql: str, given: _objects.Given, shown: str | None = None) -> None:
         self._connection = connection
         self._sql = sql
         self._given = given
-        self._shown = shown
-        self._kept = kept
-        self._source: str | None = None
+        self._shown = shown or sql
+        self._from = _OF_ONE
+        self._from_given: _objects.Given | None = None
+        self._kept: _headrace.Batches | None = None
         self._columns: list[tuple[str, str]] | None = None
-        self._reading: _headrace.Rows | None = None
+        self._reading: _headrace.Rows | _Held | None = None
         self._report: str | None = None
+
+    @classmethod
+    def kept(cls, connection: Connection, sql: str, batches: _headrace.Batches, rows: _headrace.Rows) -> Relation:
+        """Rows that are there."""
+        table = connection._open().table(batches, "held")
+        relation = cls(connection, 'SELECT * FROM "~kept"', {"~kept": table}, sql)
+        relation._kept = batches
+        relation._columns = list(zip(rows.names, rows.types, strict=True))
+        relation._report = rows.report()
+        return relation
 
     # What it is
 
     @property
     def sql(self) -> str:
-        """Its text."""
-        return self._sql
+        """Its text; what it is made of stands in it as subqueries."""
+        return self._shown
 
     @property
     def columns(self) -> list[str]:
@@ -85,13 +96,13 @@ class Relation:
         >>> headrace.sql("select 1 as a union all select 2").filter("a > 1").fetchall()
         [(2,)]
         """
-        return self._of(f"SELECT * FROM {self._as_table()} WHERE {condition}")
+        return self._over("SELECT * FROM {} WHERE ", condition)
 
     where = filter
 
     def select(self, *expressions: str) -> Relation:
         """Columns and expressions of its rows."""
-        return self._of(f"SELECT {', '.join(expressions) or '*'} FROM {self._as_table()}")
+        return self._over("SELECT ", ", ".join(expressions) or "*", " FROM {}")
 
     project = select
 
@@ -104,13 +115,13 @@ class Relation:
         [('a', 4), ('b', 2)]
         """
         if not by:
-            return self._of(f"SELECT {expressions} FROM {self._as_table()}")
-        return self._of(f"SELECT {by}, {expressions} FROM {self._as_table()} GROUP BY {by}")
+            return self._over("SELECT ", expressions, "\nFROM {}")
+        return self._over("SELECT ", f"{by}, {expressions}", "\nFROM {} GROUP BY ", by)
 
-    def join(self, other: Relation, on: str, how: str = "inner") -> Relation:
-        """The pairs of rows for which ``on`` holds: names of columns that both have ("k, l"), or a condition over ``l`` and
-        ``r`` ("l.a = r.b"). ``how`` is inner, left, right, full, semi, anti or asof. What is made of the pairs may name ``l``
-        and ``r``, too.
+    def join(self, other: Relation, on: str | Sequence[str], how: str = "inner") -> Relation:
+        """The pairs of rows for which ``on`` holds: names of columns that both have ("k, l", or a list of names), or a condition
+        over ``l`` and ``r`` ("l.a = r.b"). ``how`` is inner, left, right, full, semi, anti or asof. What is made of the pairs
+        may name ``l`` and ``r``, too.
 
         >>> import headrace
         >>> a, b = (headrace.sql(f"select * from (values (1, '{x}')) as t(k, v)") for x in "ab")
@@ -120,89 +131,99 @@ class Relation:
         words = how.upper().replace("_", " ")
         if words in ("SEMI", "ANTI"):
             words = f"LEFT {words}"
-        names = [name.strip() for name in on.split(",")]
-        is_names = all(name.replace("_", "a").isalnum() for name in names)
+        names = on.split(",") if isinstance(on, str) else [quoted_name(name) for name in on]
+        is_names = not isinstance(on, str) or all(map(_NAME.fullmatch, names))
         condition = f"USING ({', '.join(names)})" if is_names else f"ON {on}"
-        source = f"({self._sql}) AS l {words} JOIN ({other._sql}) AS r {condition}"
-        joined = self._of(f"SELECT * FROM {source}", other)
-        joined._source = source
+        if other._connection is not self._connection:
+            raise InterfaceError("the two relations are of two connections")
+        source = f'"~l" AS l {words} JOIN "~r" AS r {condition}\n'
+        given = self._connection._named(f"SELECT * FROM {source}")
+        given |= {"~l": self._source(), "~r": other._source()}
+        shown = f"({self.sql}\n) AS l {words} JOIN ({other.sql}\n) AS r {condition}"
+        joined = Relation(self._connection, f"SELECT * FROM {source}", given, f"SELECT * FROM {shown}")
+        joined._from, joined._from_given = source, given
         return joined
 
     def order(self, by: str) -> Relation:
         """Its rows in an order: ``"a DESC, b"``. It comes last, but for a limit: larger queries have orders of their own."""
-        return self._of(f"SELECT * FROM {self._as_table()} ORDER BY {by}")
+        return self._over("SELECT * FROM {} ORDER BY ", by)
 
     sort = order
 
     def limit(self, count: int, offset: int = 0) -> Relation:
         """Some rows, after as many as ``offset`` says."""
-        limit = f"LIMIT {int(count)} OFFSET {int(offset)}"
-        _, is_ordered = self._connection._open().written(self._sql)
-        if is_ordered:
-            return self._of(f"{self._sql}\n{limit}")
-        return self._of(f"SELECT * FROM {self._as_table()} {limit}")
+        limit = f"\nLIMIT {int(count)} OFFSET {int(offset)}"
+        _, is_open = self._connection._open().written(self._sql)
+        if is_open and self._kept is None:
+            return Relation(self._connection, self._sql + limit, self._given, self._shown + limit)
+        return self._over("SELECT * FROM {}" + limit)
 
     def distinct(self) -> Relation:
         """Its rows, each once."""
-        return self._of(f"SELECT DISTINCT * FROM {self._as_table()}")
+        return self._over("SELECT DISTINCT * FROM {}")
 
     def union(self, other: Relation) -> Relation:
         """The rows of both, those that are there twice twice."""
-        return self._of(f"({self._sql}) UNION ALL ({other._sql})", other)
+        return self._with(other, "UNION ALL")
 
     def except_(self, other: Relation) -> Relation:
         """Its rows that the other does not have, each once."""
-        return self._of(f"({self._sql}) EXCEPT ({other._sql})", other)
+        return self._with(other, "EXCEPT")
 
     def intersect(self, other: Relation) -> Relation:
         """The rows that both have, each once."""
-        return self._of(f"({self._sql}) INTERSECT ({other._sql})", other)
+        return self._with(other, "INTERSECT")
 
-    def _as_table(self) -> str:
-        return self._source or f"({self._sql}) AS t"
+    def _source(self) -> _objects.Source:
+        """What it is to a query over it."""
+        return self._given["~kept"] if self._kept is not None else (self._sql, self._given)
 
-    def _of(self, sql: str, other: Relation | None = None) -> Relation:
-        from headrace._connection import _merge
+    def _over(self, *parts: str) -> Relation:
+        """A query over it, which is {} in the first part that has it; every other part is its user's."""
+        own = {"~r": self._source()} if self._from_given is None else self._from_given
+        text = "".join(part.replace("{}", self._from) if "{}" in part else part for part in parts)
+        inner = f"({self.sql}\n) AS t" if self._from_given is None else self.sql.removeprefix("SELECT * FROM ")
+        shown = "".join(part.replace("{}", inner) if "{}" in part else part for part in parts)
+        return Relation(self._connection, text, self._connection._named(text) | own, shown)
 
-        given = dict(self._given)
-        if other is not None:
-            if other._connection is not self._connection:
-                raise InterfaceError("the two relations are of two connections")
-            _merge(given, other._given)
-        return Relation(self._connection, sql, given)
+    def _with(self, other: Relation, operator: str) -> Relation:
+        if other._connection is not self._connection:
+            raise InterfaceError("the two relations are of two connections")
+        text = f'SELECT * FROM "~l" {operator} SELECT * FROM "~r"'
+        shown = f"({self.sql}\n) {operator} ({other.sql}\n)"
+        return Relation(self._connection, text, {"~l": self._source(), "~r": other._source()}, shown)
 
     # Its rows
 
     def execute(self) -> Relation:
         """Runs it, and keeps its rows in memory: they are a relation like any other."""
-        rows = self._run()
-        kept = rows.collect()
-        self._report = rows.report()
-        name = f"kept_{next(_numbers)}"
-        relation = Relation(
-            self._connection, f"SELECT * FROM {name}", {name: (kept, False)}, shown=self._sql, kept=kept
-        )
-        relation._columns = list(zip(rows.names, rows.types, strict=True))
-        relation._report = self._report
-        return relation
+        if self._kept is not None:
+            return self
+        rows = self._started()
+        return Relation.kept(self._connection, self._shown, rows.collect(), rows)
 
-    def _run(self) -> _headrace.Rows:
+    def count(self) -> int:
+        """How many rows it has, which a query counts."""
+        if self._kept is not None:
+            return len(self._kept)
+        row = self._over("SELECT count(*) FROM {}").fetchone()
+        return row[0] if row else 0
+
+    def _started(self) -> _headrace.Rows:
         connection = self._connection
         return connection._open().run(self._sql, self._given, connection._on_progress())
 
+    def _run(self) -> _headrace.Rows | _Held:
+        if self._kept is not None:
+            return _Held(self._kept, self.columns, self._report or "{}")
+        return self._started()
+
     def _held(self) -> _headrace.Batches:
         """All rows."""
-        if self._kept is None:
-            rows = self._run()
-            held = rows.collect()
-            self._report = rows.report()
-            return held
-        return self._kept
-
-    def _open_rows(self) -> _headrace.Rows:
-        if self._reading is None:
-            self._reading = self._run()
-        return self._reading
+        rows = self._run()
+        held = rows.collect()
+        self._report = rows.report()
+        return held
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row, or None behind the last."""
@@ -211,18 +232,24 @@ class Relation:
 
     def fetchmany(self, count: int = 1) -> list[tuple[Any, ...]]:
         """The next rows."""
-        rows = self._open_rows()
-        found = rows.fetch(count)
-        self._report = rows.report()
-        return found
+        return self._fetch(count)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows, or those behind the ones that were fetched; the next call begins anew."""
-        if self._reading is None and self._kept is not None:
-            return self._kept.rows()
-        rows, self._reading = self._open_rows(), None
-        found = rows.fetch()
-        self._report = rows.report()
+        found = self._fetch(None)
+        self._reading = None
+        return found
+
+    def _fetch(self, count: int | None) -> list[tuple[Any, ...]]:
+        if self._reading is None:
+            self._reading = self._run()
+        try:
+            found = self._reading.fetch(count)
+        except BaseException:
+            # Whoever asks again asks for all of it.
+            self._reading = None
+            raise
+        self._report = self._reading.report()
         return found
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -231,19 +258,15 @@ class Relation:
         while batch := rows.next_batch(8192):
             yield from batch.rows()
 
-    def __len__(self) -> int:
-        """How many rows it has, which a query counts."""
-        row = Relation(self._connection, f"SELECT count(*) FROM {self._as_table()}", self._given).fetchone()
-        return row[0] if row else 0
-
     # Other libraries
 
     def __arrow_c_schema__(self) -> object:
-        return self._run().__arrow_c_schema__()
+        source = self._kept if self._kept is not None else self._started()
+        return source.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Its rows as a stream of Arrow's C interface, for any library that takes one: as they come, without copies."""
-        source = self._kept if self._kept is not None else self._run()
+        source = self._kept if self._kept is not None else self._started()
         return source.__arrow_c_stream__(requested_schema)
 
     def arrow(self) -> Any:
@@ -255,12 +278,13 @@ class Relation:
         """A reader of pyarrow: batches of at most so many rows, as they come."""
         arrow = _imported("pyarrow")
         running = self._run()
+        schema = arrow.schema(self if self._kept is not None else running)
 
         def batches() -> Iterator[Any]:
             while batch := running.next_batch(rows):
                 yield from arrow.table(batch).to_batches()
 
-        return arrow.RecordBatchReader.from_batches(arrow.schema(running), batches())
+        return arrow.RecordBatchReader.from_batches(schema, batches())
 
     def df(self) -> Any:
         """All rows as a dataframe of pandas."""
@@ -316,25 +340,28 @@ class Relation:
         print(self._text(rows, width), end="")
 
     def _text(self, rows: int, width: int | None = None) -> str:
-        first, names = self._first(rows + 1)
-        if not names:
-            return ""
+        first = self._first(rows + 1)
         text = first.text(width or shutil.get_terminal_size((100, 25)).columns, rows)
         return text + (f"(the first {rows} rows)\n" if len(first) > rows else "")
 
-    def _first(self, count: int) -> tuple[_headrace.Batches, list[str]]:
-        """The first rows, and the names of the columns."""
-        rows = self.limit(count)._run()
-        return rows.collect(), rows.names
+    def _first(self, count: int) -> _headrace.Batches:
+        """The first rows."""
+        rows = self._run()
+        first = rows.take(count)
+        rows.close()
+        return first
 
     def __repr__(self) -> str:
+        if _reads_once(self._given):
+            return f"headrace.Relation({self.sql!r}, of a stream that is read once)"
         return self._text(SHOWN_ROWS)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         from headrace import _jupyter
 
-        first, names = self._first(SHOWN_ROWS + 1)
-        return _jupyter.html(names, first.rows(), SHOWN_ROWS)
+        if _reads_once(self._given):
+            return None
+        return _jupyter.html(self.columns, self._first(SHOWN_ROWS + 1).rows(), SHOWN_ROWS)
 
     def explain(self, analyze: bool = False) -> str:
         """The plan as text: what runs where, and why not elsewhere; with ``analyze``, what it did when it ran."""
@@ -354,22 +381,58 @@ class Relation:
         COPY, such as ``compression`` or ``partition_by``. The file is there as a whole or not at all."""
         words = "".join(f"{name.upper()} {_option(value)}, " for name, value in options.items())
         behind = f" ({words.removesuffix(', ')})" if options else ""
-        copy = f"COPY ({self._sql}) TO {literal(os.fspath(path))}{behind}"
+        copy = f"COPY ({self._sql}\n) TO {literal(os.fspath(path))}{behind}"
         rows = self._connection._open().run(copy, self._given, self._connection._on_progress())
         answer = rows.fetch()
         return answer[0][0] if answer and answer[0] else 0
 
     def create(self, name: str) -> None:
         """Makes a table of its rows."""
-        from headrace._connection import _quoted_name
-
-        copy = f"CREATE TABLE {_quoted_name(name)} AS {self._sql}"
+        copy = f"CREATE TABLE {quoted_name(name)} AS {self._sql}"
         self._connection._open().run(copy, self._given).collect()
+
+
+class _Held:
+    """Rows that are there, read as those of a running statement are."""
+
+    def __init__(self, batches: _headrace.Batches, names: list[str], report: str) -> None:
+        self.names, self._batches, self._report, self._at = names, batches, report, 0
+
+    def take(self, count: int) -> _headrace.Batches:
+        """The next rows."""
+        taken = self._batches.slice(self._at, count)
+        self._at += len(taken)
+        return taken
+
+    def next_batch(self, rows_max: int) -> _headrace.Batches | None:
+        """The next rows; None at the end."""
+        return self.take(rows_max) if self._at < len(self._batches) else None
+
+    def fetch(self, count: int | None = None) -> list[tuple[Any, ...]]:
+        """The next rows as tuples, or all that are left."""
+        return self.take(len(self._batches) if count is None else count).rows()
+
+    def collect(self) -> _headrace.Batches:
+        """All rows that are left."""
+        return self.take(len(self._batches))
+
+    def report(self) -> str:
+        """That of the run that they come of."""
+        return self._report
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+def _reads_once(given: _objects.Given) -> bool:
+    """Whether a look at the rows would leave fewer."""
+    sources = given.values()
+    return any(source.once if isinstance(source, _headrace.Table) else _reads_once(source[1]) for source in sources)
 
 
 def _option(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return f"({', '.join(map(str, value))})"
+        return f"({', '.join(map(quoted_name, value))})"
     return literal(value)
 
 

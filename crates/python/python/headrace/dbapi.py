@@ -130,8 +130,9 @@ class Connection:
     NotSupportedError = NotSupportedError
     Warning = Warning
 
-    def __init__(self, connection: headrace.Connection) -> None:
+    def __init__(self, connection: headrace.Connection, owns: bool = True) -> None:
         self.headrace = connection
+        self._owns = owns
 
     def cursor(self) -> Cursor:
         """A cursor."""
@@ -147,8 +148,9 @@ class Connection:
         raise NotSupportedError("there are no transactions: statements take effect at once")
 
     def close(self) -> None:
-        """Ends it."""
-        self.headrace.close()
+        """Ends it, unless it is somebody's who goes on."""
+        if self._owns:
+            self.headrace.close()
 
     def __enter__(self) -> Connection:
         return self
@@ -184,10 +186,12 @@ class Cursor:
         """Runs a statement; its parameters are ``?``, ``$1`` or ``$name``."""
         self._check()
         session = self.connection.headrace._open()
+        operation = session.one_statement(operation)
         if parameters:
             operation = session.filled(operation, parameters)
         self._rows = None
-        self._rows = session.run(operation, {}, self.connection.headrace._on_progress())
+        given = self.connection.headrace._named(operation)
+        self._rows = session.run(operation, given, self.connection.headrace._on_progress())
         is_query, _ = session.written(operation)
         if not is_query:
             # It takes effect whether or not somebody asks for what it answers.
@@ -238,6 +242,7 @@ class Cursor:
     def _check(self) -> None:
         if self._is_closed:
             raise ProgrammingError("the cursor is closed")
+        self.connection.headrace._open()
 
     def _answer(self) -> _headrace.Rows:
         self._check()
