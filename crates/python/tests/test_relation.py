@@ -157,6 +157,8 @@ def test_what_stands_behind_a_query_does_no_harm(con, tmp_path, query):
     assert "1" in repr(relation) and relation.write(tmp_path / "x.csv") == 1
     assert con.sql("select * from relation").fetchall() == [(1,)]
     assert relation.order("a -- so").limit(1).fetchall() == [(1,)]
+    assert relation.select("a -- this", "a + 1 -- that").fetchall() == [(1, 2)]
+    assert relation.aggregate("count(*) -- all", by="a -- each").fetchall() == [(1, 1)]
 
 
 def test_two_statements_are_refused(con):

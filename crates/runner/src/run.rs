@@ -23,7 +23,7 @@ use crate::placement::OnCores;
 use crate::rehearsal::{CORES_MS_MAX, CORES_MS_MIN};
 use crate::report::{Place, RunReport, StageReport};
 use crate::runner::Runner;
-use crate::settings::{Fallback, Processor, Settings};
+use crate::settings::{Processor, Settings};
 use crate::share::SharingRun;
 use crate::table::StreamTable;
 use crate::task::{Done, Emit, OnDevice, Outlet, Task};
@@ -483,7 +483,7 @@ impl Run<'_> {
             Ok(start_ms) => start_ms,
             Err(on_cores) => return on_cpu(&task, Some(on_cores)),
         };
-        let must = settings.processor == Processor::Cuda && settings.fallback == Fallback::Forbid;
+        let must = settings.is_gpu_or_nothing();
         if !must && let Some(reason) = placements.refusal(pipeline, source) {
             return on_cpu(&task, Some(reason.into()));
         }

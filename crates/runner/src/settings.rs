@@ -213,6 +213,13 @@ pub struct Settings {
     pub behind: bool,
 }
 
+impl Settings {
+    /// Whether what no GPU runs fails, instead of running elsewhere.
+    pub fn is_gpu_or_nothing(&self) -> bool {
+        self.processor == Processor::Cuda && self.fallback == Fallback::Forbid
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

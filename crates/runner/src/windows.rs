@@ -82,6 +82,9 @@ impl Run<'_> {
         outlet: Outlet<'_>,
         stream: impl FnOnce(Outlet<'_>) -> Result<Streamed, RunError>,
     ) -> Result<Streamed, RunError> {
+        if settings.is_gpu_or_nothing() {
+            return Err(WhyNot::new(WINDOWS_ON_CORES).into());
+        }
         let making = Making {
             run: self,
             windows,

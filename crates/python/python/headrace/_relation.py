@@ -102,7 +102,7 @@ class Relation:
 
     def select(self, *expressions: str) -> Relation:
         """Columns and expressions of its rows."""
-        return self._over("SELECT ", ", ".join(expressions) or "*", " FROM {}")
+        return self._over("SELECT ", "\n, ".join(expressions) or "*", "\nFROM {}")
 
     project = select
 
@@ -116,7 +116,7 @@ class Relation:
         """
         if not by:
             return self._over("SELECT ", expressions, "\nFROM {}")
-        return self._over("SELECT ", f"{by}, {expressions}", "\nFROM {} GROUP BY ", by)
+        return self._over("SELECT ", f"{by}\n, {expressions}", "\nFROM {} GROUP BY ", by)
 
     def join(self, other: Relation, on: str | Sequence[str], how: str = "inner") -> Relation:
         """The pairs of rows for which ``on`` holds: names of columns that both have ("k, l", or a list of names), or a condition

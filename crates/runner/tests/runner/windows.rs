@@ -206,6 +206,11 @@ fn whoever_wants_no_more_rows_ends_the_stage_and_failures_are_told() {
         let program = Program::new(vec![], stage);
         run_on(Processor::Cpu, &runner, &program, &tables).unwrap_err()
     };
+    // Where the GPU must do all of it, nothing is left to the cores in silence, whether or not there is one.
+    let program = Program::new(vec![], failing.clone());
+    let refused = run_on(Processor::Cuda, &runner, &program, &tables).unwrap_err();
+    assert_eq!(refused.class(), ErrorClass::Unsupported, "{refused}");
+    assert!(refused.to_string().contains("window functions"), "{refused}");
     let overflow = error(failing.clone());
     assert_eq!(overflow.class(), ErrorClass::Overflow, "{overflow}");
     // One partition of all rows, of which each waits for the last.
