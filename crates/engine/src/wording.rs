@@ -31,7 +31,7 @@ pub struct Worded {
 /// An error as its reader needs it.
 pub fn told(error: &DataFusionError) -> Worded {
     if let Some(Told { cause, hint, .. }) = Told::of(error) {
-        return Worded { cause: cause.clone(), hint: hint.clone(), subject: None };
+        return Worded { cause: with_sql_types(cause), hint: hint.clone(), subject: None };
     }
     let message = message(error);
     if let Some(worded) = pattern(&message) {
@@ -247,6 +247,7 @@ fn closed(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Class;
 
     #[test]
     fn types_have_the_names_of_sql() {
@@ -308,6 +309,14 @@ mod tests {
         }
         let long = format!("Cannot cast string '{}' to value of Date32 type", "ä".repeat(1000));
         assert!(worded(&long).cause.len() < 200);
+    }
+
+    #[test]
+    fn what_this_crate_tells_has_sqls_words_too() {
+        let error = Told::error(Class::Fallback, "column pair has type List(Int64)", Some("none"));
+        let worded = told(&error);
+        assert_eq!(worded.cause, "column pair has type BIGINT[]");
+        assert_eq!(worded.hint.as_deref(), Some("none"));
     }
 
     #[test]
