@@ -271,21 +271,27 @@ impl HashSink {
         Ok(())
     }
 
-    /// Brings the account up to date; flushes if it has not as much.
+    /// Brings the account up to date; flushes if that has not as much, or the table more than its share.
     fn account(&mut self) -> Result<(), ExecError> {
-        if self.hold_ahead() {
+        let can_flush = self.groups() > 0 && self.level.can_flush();
+        // More than its share would be taken of the others', who may have nothing to flush then.
+        let is_over = can_flush && self.bytes() > self.level.share_bytes;
+        if !is_over && self.hold_ahead() {
             return Ok(());
         }
-        let held = self.memory.hold(self.bytes(), "groups");
-        if held.is_err() && self.groups() > 0 && self.level.can_flush() {
-            self.flush_early()?;
-            if self.memory.hold(self.bytes(), "groups").is_err() {
-                // A batch made it larger than there is memory, and it keeps its room: it begins anew.
-                self.state = HashState::new(self.level.options.form.clone());
+        if !is_over {
+            let held = self.memory.hold(self.bytes(), "groups");
+            if held.is_ok() || !can_flush {
+                return Ok(held?);
             }
-            return Ok(self.memory.hold(self.bytes(), "groups")?);
         }
-        Ok(held?)
+        self.flush_early()?;
+        let fits = self.bytes() <= self.level.share_bytes;
+        if !fits || self.memory.hold(self.bytes(), "groups").is_err() {
+            // A batch made it larger than there is memory, and it keeps its room: it begins anew.
+            self.state = HashState::new(self.level.options.form.clone());
+        }
+        Ok(self.memory.hold(self.bytes(), "groups")?)
     }
 
     /// Whether it has memory for its bytes, and for some more to come: all threads share the account, which they
