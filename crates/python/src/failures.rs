@@ -1,6 +1,7 @@
 //! Failures as exceptions of the package `headrace`.
 
 use datafusion::common::DataFusionError;
+use headrace_engine::Session;
 use headrace_engine::failure::{Class, Failure, Levers, Place};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -22,13 +23,24 @@ pub fn of(py: Python<'_>, error: &DataFusionError) -> PyErr {
     python_error(py, error).unwrap_or_else(|| raised(py, &Failure::of(error, &LEVERS)))
 }
 
+/// The exception of an error of a statement, likewise.
+pub fn of_statement(
+    py: Python<'_>,
+    session: &Session,
+    sql: &str,
+    error: &DataFusionError,
+) -> PyErr {
+    python_error(py, error)
+        .unwrap_or_else(|| raised(py, &Failure::of_statement(session, sql, error, &LEVERS)))
+}
+
 /// The exception of a value that somebody gave.
 pub fn of_value(py: Python<'_>, class: Class, cause: impl Into<String>) -> PyErr {
     raised(py, &Failure::new(class, cause))
 }
 
 /// The exception that is the cause of an error.
-pub fn python_error(py: Python<'_>, error: &DataFusionError) -> Option<PyErr> {
+fn python_error(py: Python<'_>, error: &DataFusionError) -> Option<PyErr> {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = source {
         if let Some(raised) = error.downcast_ref::<PyErr>() {

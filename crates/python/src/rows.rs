@@ -9,7 +9,6 @@ use arrow_schema::{ArrowError, SchemaRef};
 use datafusion::common::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
-use headrace_engine::failure::Failure;
 use headrace_engine::sql::type_name;
 use headrace_engine::{Query, QueryProgress, QueryReport, Session as Engine};
 use parking_lot::Mutex;
@@ -20,9 +19,8 @@ use pyo3_arrow::error::PyArrowResult;
 use pyo3_arrow::ffi::to_schema_pycapsule;
 
 use crate::batches::{Batches, streamed};
-use crate::cells;
-use crate::failures::{LEVERS, python_error, raised};
 use crate::wait::{runtime, wait};
+use crate::{cells, failures};
 
 /// Rows of a statement as they come. They come once, whichever method asks for them; what was not asked for when the value
 /// goes is not computed.
@@ -107,9 +105,7 @@ fn hold(place: &Mutex<Option<Reading>>) -> PyResult<Held<'_>> {
 
 impl Asked {
     fn failed(&self, py: Python<'_>, error: &DataFusionError) -> PyErr {
-        python_error(py, error).unwrap_or_else(|| {
-            raised(py, &Failure::of_statement(&self.session, &self.sql, error, &LEVERS))
-        })
+        failures::of_statement(py, &self.session, &self.sql, error)
     }
 }
 

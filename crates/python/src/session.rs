@@ -7,7 +7,7 @@ use arrow_schema::DataType;
 use datafusion::common::{DataFusionError, TableReference};
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use headrace_engine::failure::{Class, Failure, tables};
-use headrace_engine::sql::filled::{Parameter, filled};
+use headrace_engine::sql::filled::Parameter;
 use headrace_engine::sql::{Written, type_name};
 use headrace_engine::{
     GivenTables, GpuService, Query, RunnerOptions, Session as Engine, SessionOptions, Settings,
@@ -33,9 +33,7 @@ const DEPTH_MAX: usize = 200;
 
 impl Session {
     fn failed(&self, py: Python<'_>, sql: &str, error: &DataFusionError) -> PyErr {
-        failures::python_error(py, error).unwrap_or_else(|| {
-            raised(py, &Failure::of_statement(&self.engine, sql, error, &LEVERS))
-        })
+        failures::of_statement(py, &self.engine, sql, error)
     }
 
     /// Tables of a statement by name: a [`Table`], or a query over tables of its own.
@@ -191,7 +189,7 @@ impl Session {
         };
         let mut used = vec![false; listed.len()];
         let mut thrown = None;
-        let filled = filled(sql, &self.engine.context().state(), |parameter| {
+        let filled = self.engine.filled(sql, |parameter| {
             let (value, name) = match parameter {
                 Parameter::Nth(nth) => {
                     used.get_mut(nth).into_iter().for_each(|used| *used = true);
