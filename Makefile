@@ -26,6 +26,7 @@ lint:
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --package headrace-cli --package headrace-fuzz --features headrace-fuzz/libfuzzer --all-targets -- -D warnings
 	cargo clippy --locked --package headrace-python -- -D warnings
+	cargo clippy --locked --package headrace-server --all-targets -- -D warnings
 	PGRX_PG_CONFIG_PATH=$(PG_CONFIG) cargo clippy --locked --package headrace-postgres -- -D warnings
 
 release:

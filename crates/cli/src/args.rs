@@ -1,5 +1,6 @@
 //! What the user may type.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -159,6 +160,13 @@ impl Default for EngineArgs {
     }
 }
 
+/// What another program takes.
+#[derive(Debug, Args)]
+pub struct WordsArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    pub words: Vec<OsString>,
+}
+
 /// Everything else.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -205,6 +213,12 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// The GPUs with their properties and what lies in their memory.
     Gpu(GpuArgs),
+    /// Serve tables to many users: PostgreSQL's protocol, HTTP, Arrow Flight SQL (by the program headrace-server).
+    #[command(disable_help_flag = true)]
+    Serve(WordsArgs),
+    /// Answer an assistant's questions about tables, by the Model Context Protocol (by the program headrace-server).
+    #[command(disable_help_flag = true)]
+    Mcp(WordsArgs),
     /// Start, stop or examine the process that owns the GPUs, and runs the pipelines of other processes. The sessions of
     /// a PostgreSQL cluster start theirs by themselves, with --data.
     GpuService(GpuServiceArgs),

@@ -17,6 +17,7 @@ mod say;
 
 mod args;
 mod bench;
+mod beside;
 mod blocking;
 mod convert;
 mod doctor;
@@ -49,7 +50,7 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, Parser, ValueEnum};
 use headrace_io::write::hidden;
 
 use args::{Cli, Command, GenerateArgs, SeededGenerateArgs, SuiteCommand};
@@ -67,6 +68,9 @@ pub use sizes::{parse_bytes_or_zero, parse_memory};
 /// Stack size of the runtime's threads: expressions may be deeply nested. Untouched pages take no
 /// memory.
 const STACK_BYTES: usize = 16 << 20;
+
+/// Bytes of a batch or a row group in results.
+const RESULT_BATCH_BYTES: usize = 16 << 20;
 
 /// The memory that the runtime needs to start, and a little more.
 const OPEN_FILES_MIN: u64 = 16;
@@ -139,8 +143,13 @@ fn start(cli: Cli) -> Result<i32> {
             .hint(format!("raise the limit: ulimit -n {OPEN_FILES_MIN} or more")));
     }
     // It may go on in another process, which no thread of this one would follow.
-    if let Some(Command::GpuService(args)) = &cli.command {
-        return gpu_service::run(args).map(|()| 0);
+    match &cli.command {
+        Some(Command::GpuService(args)) => return gpu_service::run(args).map(|()| 0),
+        Some(Command::Serve(args)) => {
+            return beside::become_server("serve", &args.words).map(|()| 0);
+        }
+        Some(Command::Mcp(args)) => return beside::become_server("mcp", &args.words).map(|()| 0),
+        _ => {}
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_stack_size(STACK_BYTES).build().at("start")?;
@@ -208,7 +217,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>, asked: Arc<Asked>) -> Resul
         Some(Command::Generate(args)) => blocking(move || ooc::generate(&args, cancel)).await,
         Some(Command::Convert(args)) => convert::run(&args, cancel).await,
         Some(Command::Pg(args)) => blocking(move || pg::run(&args, &cancel)).await,
-        Some(Command::GpuService(_)) => {
+        Some(Command::GpuService(_) | Command::Serve(_) | Command::Mcp(_)) => {
             Err(CliError::new("it is begun before any other thread is"))
         }
         Some(Command::Gpu(args)) => blocking(move || gpu::run(&args)).await,
@@ -285,4 +294,45 @@ pub fn table_text(
     }
     printer.finish(&mut out, true)?;
     String::from_utf8(out).map_err(io::Error::other)
+}
+
+/// Writes a result in a format of the command line, whole or in pieces.
+pub struct ResultWriter(Printer);
+
+impl ResultWriter {
+    /// For a format by its name: csv, json, arrow, parquet, ..
+    ///
+    /// # Errors
+    /// A format that there is not, or that has no place for the schema's types.
+    pub fn new(format: &str, schema: SchemaRef) -> io::Result<Self> {
+        let layout = Layout {
+            format: Format::from_str(format, true).map_err(io::Error::other)?,
+            expanded: Expanded::Off,
+            headers: true,
+            batch_bytes_max: RESULT_BATCH_BYTES,
+            terminal: None,
+        };
+        Printer::new(&layout, schema, None).map(Self)
+    }
+
+    /// The next rows.
+    ///
+    /// # Errors
+    /// Values that the format has not, and those of `out`.
+    pub fn write(&mut self, out: &mut dyn io::Write, batch: &RecordBatch) -> io::Result<()> {
+        self.0.write(out, batch)
+    }
+
+    /// What comes behind the last rows.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn finish(self, out: &mut dyn io::Write) -> io::Result<()> {
+        self.0.finish(out, true)
+    }
+}
+
+/// Raises the limit of open files to what the system lets this process have.
+pub fn raise_open_files() {
+    headrace_io::raise_open_files();
 }

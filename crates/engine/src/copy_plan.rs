@@ -1,11 +1,13 @@
 //! Plans of COPY: those of our own writers, and those that write beside their target first.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, plan_err};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::dml::CopyTo;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{DdlStatement, Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
@@ -20,6 +22,29 @@ use crate::session::Session;
 type Planned = (Arc<dyn ExecutionPlan>, Option<Staging>);
 
 impl Session {
+    /// Whether this session may use the files that a plan names beside those of its tables.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(crate) fn check_targets(&self, logical: &LogicalPlan) -> Result<()> {
+        logical.apply(|node| {
+            match node {
+                LogicalPlan::Copy(copy) => {
+                    self.tables.check_target(Path::new(&copy.output_url))?;
+                }
+                // It is read when it is named, and written by INSERT.
+                LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)) => {
+                    for location in &create.locations {
+                        self.tables.check_target(Path::new(location))?;
+                    }
+                }
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(())
+    }
+
     /// The plan of a COPY that our own writers write.
     ///
     /// # Errors

@@ -107,4 +107,5 @@ pub use headrace_runner::{
 };
 pub use panics::{fault, silence_panics};
 pub use report::{PipelineShare, QueryProgress, QueryReport};
+pub use semantics::moment_texts::{is_meant as is_moment, texts as moment_texts};
 pub use session::{GivenTables, Query, Session, SessionOptions};

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::TableProvider;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, TableReference, internal_err};
 use datafusion::datasource::ViewTable;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
@@ -31,13 +33,56 @@ impl Session {
                 let name = named.table.to_string();
                 let text = self.remembered.view(&name).filter(|_| table.is::<ViewTable>());
                 let anew = match text {
-                    Some(text) => Box::pin(self.view(&name, &text, options, views)).await?,
+                    Some(text) => Box::pin(self.view(&name, &text, views)).await?,
                     None => None,
                 };
                 opened.push((name, anew.unwrap_or(table)));
             }
         }
         Ok(opened)
+    }
+
+    /// A text parsed, and the tables that it names.
+    pub(crate) fn named(
+        &self,
+        text: &str,
+        state: &SessionState,
+    ) -> Result<(Parsed, Vec<TableReference>)> {
+        let mut parsed = Parsed::of(text, state)?;
+        self.tables.add_calls(parsed.take_calls());
+        let references = parsed.tables(state)?;
+        Ok((parsed, references))
+    }
+
+    /// The plan of a text over the tables as they are now and those that are given; `views` as in
+    /// [`open_now`](Self::open_now).
+    async fn logical_over(
+        &self,
+        (parsed, references): (Parsed, Vec<TableReference>),
+        state: &SessionState,
+        given: GivenTables,
+        views: &[String],
+    ) -> Result<LogicalPlan> {
+        let opened = self.open_now(&references, state.config_options(), views).await?;
+        let tables = opened.into_iter().chain(given).collect();
+        Ok(with_opened(tables, parsed.plan(state)).await?.logical)
+    }
+
+    /// The types of a statement's parameters `$1`, `$2`, .. as far as they follow from where they stand.
+    ///
+    /// # Errors
+    /// What the planner says of the statement.
+    pub async fn parameter_types(
+        &self,
+        text: &str,
+        given: GivenTables,
+    ) -> Result<Vec<Option<DataType>>> {
+        let state = self.context().state();
+        let named = self.named(text, &state)?;
+        let known = self.logical_over(named, &state, given, &[]).await?.get_parameter_types()?;
+        let nth = |name: &String| name.strip_prefix('$').and_then(|nth| nth.parse::<usize>().ok());
+        let count = known.keys().filter_map(nth).max().unwrap_or(0);
+        Ok((1..=count).map(|nth| known.get(&format!("${nth}")).cloned().flatten()).collect())
     }
 
     /// A query as a table, over the session's tables as they are now and those that are given.
@@ -50,14 +95,9 @@ impl Session {
         given: GivenTables,
     ) -> Result<Arc<dyn TableProvider>> {
         let state = self.context().state();
-        let options = state.config_options();
-        let mut parsed = Parsed::of(&format!("CREATE VIEW v AS\n{query}"), &state)?;
-        self.tables.add_calls(parsed.take_calls());
-        let references = parsed.tables(&state)?;
-        let opened = self.open_now(&references, options, &[]).await?;
-        let tables = opened.into_iter().chain(given).collect();
-        let logical = with_opened(tables, parsed.plan(&state)).await?.logical;
-        view_of(logical, options)
+        let named = self.named(&format!("CREATE VIEW v AS\n{query}"), &state)?;
+        let logical = self.logical_over(named, &state, given, &[]).await?;
+        view_of(logical, state.config_options())
     }
 
     /// A view of the tables as they are now; `None` of one that stands on what had its name before.
@@ -65,21 +105,16 @@ impl Session {
         &self,
         name: &str,
         text: &str,
-        options: &ConfigOptions,
         views: &[String],
     ) -> Result<Option<Arc<dyn TableProvider>>> {
         let state = self.context().state();
-        let mut parsed = Parsed::of(text, &state)?;
-        self.tables.add_calls(parsed.take_calls());
-        let references = parsed.tables(&state)?;
+        let named = self.named(text, &state)?;
         let views = [views, &[name.to_string()]].concat();
-        if references.iter().any(|table| views.iter().any(|view| view == table.table())) {
+        if named.1.iter().any(|table| views.iter().any(|view| view == table.table())) {
             return Ok(None);
         }
-        let opened = self.open_now(&references, options, &views).await?;
-        let opened = opened.into_iter().collect();
-        let logical = with_opened(opened, parsed.plan(&state)).await?.logical;
-        view_of(logical, options).map(Some)
+        let logical = self.logical_over(named, &state, GivenTables::new(), &views).await?;
+        view_of(logical, state.config_options()).map(Some)
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::config::ConfigNonZeroUsize;
@@ -181,7 +181,9 @@ impl Session {
     pub fn beside(&self) -> Self {
         let remembered = Arc::new(self.remembered.beside());
         let state = self.context.state();
-        let config = state.config().clone().with_extension(Arc::clone(&remembered));
+        // The catalog is there: to make it anew would take the tables of all sessions away.
+        let config = state.config().clone().with_create_default_catalog_and_schema(false);
+        let config = config.with_extension(Arc::clone(&remembered));
         let state = SessionStateBuilder::new_from_existing(state).with_config(config).build();
         let context = SessionContext::new_with_state(state);
         Self { context, remembered, ..self.clone() }
@@ -190,25 +192,6 @@ impl Session {
     /// From now on statements may only name files within reach by their paths.
     pub fn restrict_to(&self, reach: Reach) {
         self.tables.restrict_to(reach);
-    }
-
-    /// The types of a statement's parameters `$1`, `$2`, .. as far as they follow from where they stand.
-    ///
-    /// # Errors
-    /// What the planner says of the statement.
-    pub async fn parameter_types(&self, text: &str) -> Result<Vec<Option<DataType>>> {
-        let state = self.context.state();
-        let options = Arc::clone(state.config().options());
-        let mut parsed = Parsed::of(text, &state)?;
-        self.tables.add_calls(parsed.take_calls());
-        let references = parsed.tables(&state)?;
-        let opened = self.open_now(&references, &options, &[]).await?;
-        let opened = opened.into_iter().collect();
-        let planned = with_opened(opened, parsed.plan(&state)).await?;
-        let known = planned.logical.get_parameter_types()?;
-        let nth = |name: &String| name.strip_prefix('$').and_then(|nth| nth.parse::<usize>().ok());
-        let count = known.keys().filter_map(nth).max().unwrap_or(0);
-        Ok((1..=count).map(|nth| known.get(&format!("${nth}")).cloned().flatten()).collect())
     }
 
     /// The statements of a text, and where each begins.
@@ -432,6 +415,7 @@ impl Session {
             && opened.iter().all(|(_, table)| table.is::<TableEntry>());
         let opened = opened.into_iter().chain(given).collect();
         let Planned { mut logical, headers } = with_opened(opened, parsed.plan(&state)).await?;
+        self.check_targets(&logical)?;
         if let LogicalPlan::Copy(copy) = &logical
             && let Some((plan, staging)) = self.plan_own_copy(copy).await?
         {

@@ -108,29 +108,31 @@ mod tests {
 
     use super::*;
 
-    fn thread_of_next() -> ThreadId {
+    /// A thread that is busy until the sender goes.
+    fn busy_thread() -> (ThreadId, Sender<()>) {
+        let (done, wait) = channel::<()>();
         let (tell, told) = channel();
-        on_thread(move || tell.send(current().id()).unwrap()).unwrap();
-        told.recv().unwrap()
+        on_thread(move || {
+            tell.send(current().id()).unwrap();
+            let _ = wait.recv();
+        })
+        .unwrap();
+        (told.recv().unwrap(), done)
     }
 
     #[test]
     fn work_finds_a_thread_that_waits_or_a_new_one() {
-        let (go, wait) = channel::<()>();
-        let (tell, told) = channel();
-        on_thread(move || {
-            tell.send(current().id()).unwrap();
-            wait.recv().unwrap();
-        })
-        .unwrap();
-        let busy = told.recv().unwrap();
+        let (busy, done) = busy_thread();
         // While one is busy, no work waits for it.
-        assert_ne!(thread_of_next(), busy);
-        go.send(()).unwrap();
-        // Other tests may take it, but not each time.
-        let found = (0..1000).any(|_| {
+        assert_ne!(busy_thread().0, busy);
+        drop(done);
+        // Others may wait above it, and other tests may take it: those that were found stay busy.
+        let mut others = Vec::new();
+        let found = (0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(1));
-            thread_of_next() == busy
+            let (thread, done) = busy_thread();
+            others.push(done);
+            thread == busy
         });
         assert!(found, "a thread that was done was never asked again");
     }

@@ -43,6 +43,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         ],
     ),
     ("python", &["gpu", "engine", "cli"]),
+    ("server", &["gpu", "engine", "cli"]),
     ("service", &["ir", "gpu", "format", "flow", "ceilings", "columns", "pipeline", "runner"]),
     ("postgres", &["ir", "io", "format", "flow", "columns", "runner", "service"]),
     ("fuzz", &["format", "engine"]),
@@ -50,10 +51,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 
 /// External crates that only some may name.
 const ONLY_IN: &[(&str, &[&str])] = &[
-    ("datafusion", &["engine", "cli", "python", "fuzz"]),
-    ("tokio", &["engine", "pg", "cli", "python", "fuzz"]),
+    ("datafusion", &["engine", "cli", "python", "server", "fuzz"]),
+    ("tokio", &["engine", "pg", "cli", "python", "server", "fuzz"]),
     ("tokio-postgres", &["pg"]),
-    ("rustls", &["pg"]),
+    ("rustls", &["pg", "server"]),
     ("cudarc", &["gpu"]),
     ("io-uring", &["io"]),
     ("arrow-ipc", &["format", "spill", "service", "cli"]),
@@ -61,6 +62,8 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("parquet", &["format"]),
     ("pgrx", &["postgres"]),
     ("pyo3", &["python"]),
+    ("axum", &["server"]),
+    ("arrow-flight", &["server"]),
 ];
 
 fn crates_folder() -> PathBuf {

@@ -69,7 +69,7 @@ def test_every_kind_has_a_class():
 
     kinds = [
         "syntax", "unknown_table", "unknown_column", "unknown_function", "ambiguous_column", "duplicate_column",
-        "ungrouped", "types", "statement", "unsupported", "fallback", "forbidden", "setting", "value", "overflow",
+        "ungrouped", "types", "statement", "unsupported", "fallback", "forbidden", "busy", "setting", "value", "overflow",
         "division_by_zero", "out_of_memory", "missing_file", "io", "corrupt", "file_changed", "cancelled", "timed_out",
         "device", "internal",
     ]

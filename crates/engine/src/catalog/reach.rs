@@ -49,8 +49,8 @@ impl Reach {
             None => Ok(()),
             Some(path) => Err(Told::error(
                 Class::Forbidden,
-                format!("{}: this session may not read it", shown_path(path).display()),
-                Some("SHOW TABLES lists what it may read"),
+                format!("{}: this session may not use it", shown_path(path).display()),
+                Some("SHOW TABLES lists what it may read by name"),
             )),
         }
     }
@@ -82,6 +82,6 @@ mod tests {
         }
         assert!(!Reach::default().has(&inner));
         let error = reach.check([outer.as_path()]).unwrap_err().to_string();
-        assert!(error.contains("may not read it"), "{error}");
+        assert!(error.contains("may not use it"), "{error}");
     }
 }

@@ -88,6 +88,19 @@ impl Tables {
         let _ = self.reach.set(reach);
     }
 
+    /// Whether a statement may write there: into a folder, or beside what is in one, that is within reach.
+    pub fn check_target(&self, target: &Path) -> Result<()> {
+        let Some(reach) = self.reach.get() else { return Ok(()) };
+        // A link leads to where it says, whether or not that is there.
+        let is_there = target.symlink_metadata();
+        let place = match is_there {
+            Ok(found) if found.is_symlink() && !target.exists() => Path::new("/"),
+            Ok(_) => target,
+            Err(_) => target.parent().unwrap_or(Path::new("/")),
+        };
+        reach.check([place])
+    }
+
     /// Makes tables known, in place of what has their names.
     pub fn add(&self, found: &[FoundTable]) {
         let mut by_name = self.by_name.write();

@@ -31,6 +31,8 @@ pub enum Class {
     Fallback,
     /// What this session may not do.
     Forbidden,
+    /// Too much runs at a time.
+    Busy,
     /// A setting or a parameter of a value that it does not take.
     Setting,
     /// A value that cannot be converted.
@@ -74,6 +76,7 @@ impl Class {
             Self::Statement => "42000",
             Self::Unsupported | Self::Fallback => "0A000",
             Self::Forbidden => "42501",
+            Self::Busy => "53300",
             Self::Setting => "22023",
             Self::Value => "22P02",
             Self::Overflow => "22003",

@@ -13,7 +13,7 @@
 
 mod casts;
 mod interval_groups;
-mod moment_texts;
+pub mod moment_texts;
 mod moments;
 mod order;
 

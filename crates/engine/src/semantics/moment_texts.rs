@@ -79,7 +79,11 @@ impl ScalarUDFImpl for MomentText {
     }
 }
 
-fn texts(moments: &ArrayRef) -> Result<ArrayRef> {
+/// Moments, times of day or intervals as texts.
+///
+/// # Errors
+/// A moment that the calendar does not have, and values of other types.
+pub fn texts(moments: &ArrayRef) -> Result<ArrayRef> {
     match moments.data_type() {
         DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
             let zone = zone.as_deref().map(str::parse::<Tz>).transpose()?;

@@ -8,6 +8,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::dialect;
+use super::lines::Lines;
 
 /// A parameter in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,28 +91,6 @@ pub fn statements<'a>(text: &'a str, state: &SessionState) -> Result<Vec<(usize,
     }
     found.extend((!is_blank).then(|| (begin, &text[begin..])));
     Ok(found)
-}
-
-/// Where the lines of a text begin.
-struct Lines<'a> {
-    text: &'a str,
-    begins: Vec<usize>,
-}
-
-impl<'a> Lines<'a> {
-    fn of(text: &'a str) -> Self {
-        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let begins = [0].into_iter().chain(breaks.map(|(at, _)| at + 1)).collect();
-        Self { text, begins }
-    }
-
-    /// The byte of a character; both counted from 1.
-    fn offset(&self, line: u64, column: u64) -> usize {
-        let nth = |number: u64| usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
-        let begin = self.begins.get(nth(line)).copied().unwrap_or(self.text.len());
-        let rest = &self.text[begin..];
-        begin + rest.char_indices().nth(nth(column)).map_or(rest.len(), |(at, _)| at)
-    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod first_rows;
 mod functions;
 mod headers;
 pub mod keywords;
+pub mod lines;
 pub(crate) mod nodes;
 mod numerals;
 pub(crate) mod own;

@@ -260,6 +260,24 @@ async fn first_rows_of_an_order_are_found_again_by_the_same_plan() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_beside_each_other_share_tables_and_no_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = with_numbers(folder.path(), 10);
+    let other = session.beside();
+    let done = async |session: &Session, sql: &str| {
+        session.sql(sql).await.unwrap().collect().await.unwrap();
+    };
+    done(&other, "SET headrace.threads = 1").await;
+    assert_ne!(session.settings().threads, other.settings().threads);
+    done(&other, "CREATE TABLE made AS SELECT n FROM numbers WHERE n < 5").await;
+    done(&session, "CREATE VIEW shown AS SELECT n FROM made").await;
+    for session in [&session, &other, &other.beside()] {
+        assert_eq!(total(session, "SELECT sum(n) FROM shown").await.0, "10");
+        assert_eq!(total(session, "SELECT sum(n) FROM numbers").await.0, "45");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_trace_records_the_races_after_it_was_started() {
     let folder = tempfile::tempdir().unwrap();
     let session = with_numbers(folder.path(), 100_000);

@@ -111,6 +111,7 @@ _CLASSES: dict[str, type[Error]] = {
     "unsupported": NotSupportedError,
     "fallback": FallbackError,
     "forbidden": ProgrammingError,
+    "busy": OperationalError,
     "setting": SettingError,
     "value": DataError,
     "overflow": DataError,

@@ -1,0 +1,384 @@
+//! A statement that asks the catalog, in words that the engine has.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement, TableAlias,
+    TableFactor, Value, VisitMut, VisitorMut,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use headrace_engine::Session;
+
+use super::tables::{is_empty, known, oid_of};
+use super::{About, calls};
+use crate::pg::types::TYPES;
+
+/// What tells the name of a given table from a user's.
+const MARK: char = '~';
+
+const SCHEMAS: [&str; 2] = ["pg_catalog", "information_schema"];
+
+/// Changes a statement, and tells which tables it then names.
+pub struct Rewrite<'a> {
+    session: &'a Session,
+    about: &'a About,
+    names: Vec<&'static str>,
+    is_changed: bool,
+}
+
+impl<'a> Rewrite<'a> {
+    pub fn new(session: &'a Session, about: &'a About) -> Self {
+        Self { session, about, names: Vec::new(), is_changed: false }
+    }
+
+    pub fn change(&mut self, statement: &mut Statement) {
+        let _ = statement.visit(self);
+    }
+
+    pub fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    pub fn names(self) -> Vec<&'static str> {
+        self.names
+    }
+
+    /// The system's table of a name, which a user's table of that name hides.
+    fn table(&self, name: &ObjectName) -> Option<&'static str> {
+        let parts: Vec<String> = parts(name);
+        let of = match parts.as_slice() {
+            [schema, table] if schema == "pg_catalog" => table.clone(),
+            [schema, table] if schema == "information_schema" => format!("{schema}.{table}"),
+            [table] if !self.session.has_table(table) => table.clone(),
+            _ => return None,
+        };
+        known(&of)
+    }
+
+    fn name(&mut self, table: &'static str) -> ObjectName {
+        if !self.names.contains(&table) {
+            self.names.push(table);
+        }
+        self.is_changed = true;
+        ObjectName::from(vec![Ident::with_quote('"', format!("{MARK}{table}"))])
+    }
+
+    fn put(&mut self, expr: &mut Expr, text: &str) {
+        if let Some(parsed) = parsed(text) {
+            *expr = parsed;
+            self.is_changed = true;
+        }
+    }
+
+    fn function(&mut self, expr: &mut Expr) {
+        let Expr::Function(call) = &*expr else { return };
+        let names = parts(&call.name);
+        let (name, is_catalogs) = match names.as_slice() {
+            [name] => (name.clone(), false),
+            [schema, name] if schema == "pg_catalog" => (name.clone(), true),
+            _ => return,
+        };
+        if let Some(text) = calls::expression(&name, &arguments(call), self.about) {
+            return self.put(expr, &text);
+        }
+        if is_catalogs && let Expr::Function(call) = expr {
+            call.name = ObjectName::from(vec![Ident::new(name)]);
+            self.is_changed = true;
+        }
+    }
+
+    /// A cast to a type of the catalog's.
+    fn cast(&mut self, expr: &mut Expr) {
+        let Expr::Cast { expr: inner, data_type, .. } = &mut *expr else { return };
+        let written = data_type.to_string().to_lowercase();
+        let is_catalogs = written.starts_with("pg_catalog.");
+        let to = written.strip_prefix("pg_catalog.").unwrap_or(&written);
+        let literal = literal(inner);
+        match to {
+            "regclass" => {
+                // Its text is a name, and it is a number elsewhere.
+                let text = match literal {
+                    Some(name) => oid_of_name(&name).to_string(),
+                    None => format!("{inner}"),
+                };
+                self.put(expr, &format!("CAST({text} AS BIGINT)"));
+            }
+            "regtype" => {
+                let text = match literal {
+                    Some(name) => oid_of_type(&name).to_string(),
+                    None => format!("{inner}"),
+                };
+                self.put(expr, &format!("CAST({text} AS BIGINT)"));
+            }
+            "regproc" | "regprocedure" | "name" | "\"char\"" | "regnamespace" | "regrole" => {
+                *data_type = DataType::Text;
+                self.is_changed = true;
+            }
+            "text" | "char" if is_catalogs => {
+                *data_type = DataType::Text;
+                self.is_changed = true;
+            }
+            "oid" | "xid" | "cid" => {
+                *data_type = DataType::BigInt(None);
+                self.is_changed = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// The text of a number that is a table's or a type's: `x::regclass::text`.
+    fn name_of_number(&mut self, expr: &mut Expr) {
+        let Expr::Cast { expr: inner, data_type, .. } = &*expr else { return };
+        if !matches!(data_type, DataType::Text | DataType::Varchar(_)) {
+            return;
+        }
+        let Expr::Cast { expr: number, data_type, .. } = inner.as_ref() else { return };
+        let to = data_type.to_string().to_lowercase();
+        if to.ends_with("regclass")
+            && let Some(name) = literal(number)
+        {
+            return self.put(expr, &format!("'{}'", name.replace('\'', "''")));
+        }
+        let number = number.to_string();
+        match to.strip_prefix("pg_catalog.").unwrap_or(&to) {
+            "regclass" => {
+                let table = self.name("pg_class");
+                self.put(
+                    expr,
+                    &format!("(SELECT max(c.relname) FROM {table} c WHERE c.oid = {number})"),
+                );
+            }
+            "regtype" => {
+                let arguments = [number, "NULL".to_string()];
+                if let Some(text) = calls::expression("format_type", &arguments, self.about) {
+                    self.put(expr, &text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn binary(&mut self, expr: &mut Expr) {
+        let Expr::BinaryOp { op, .. } = expr else { return };
+        let BinaryOperator::PGCustomBinaryOperator(names) = op else { return };
+        let known = match names.last().map(String::as_str) {
+            Some("~") => BinaryOperator::PGRegexMatch,
+            Some("~*") => BinaryOperator::PGRegexIMatch,
+            Some("!~") => BinaryOperator::PGRegexNotMatch,
+            Some("!~*") => BinaryOperator::PGRegexNotIMatch,
+            Some("=") => BinaryOperator::Eq,
+            Some("<>" | "!=") => BinaryOperator::NotEq,
+            Some("<") => BinaryOperator::Lt,
+            Some(">") => BinaryOperator::Gt,
+            _ => return,
+        };
+        *op = known;
+        self.is_changed = true;
+    }
+
+    /// A subquery over what there is nothing of.
+    fn subquery(&mut self, expr: &mut Expr) {
+        match expr {
+            Expr::Subquery(query) if is_of_nothing(query) => self.put(expr, "CAST(NULL AS TEXT)"),
+            Expr::Exists { subquery, negated } if is_of_nothing(subquery) => {
+                let text = if *negated { "TRUE" } else { "FALSE" };
+                self.put(expr, text);
+            }
+            Expr::InSubquery { subquery, negated, .. } if is_of_nothing(subquery) => {
+                let text = if *negated { "TRUE" } else { "FALSE" };
+                self.put(expr, text);
+            }
+            Expr::Function(call) => {
+                // ARRAY(SELECT ..)
+                if let FunctionArguments::Subquery(query) = &call.args
+                    && is_of_nothing(query)
+                {
+                    self.put(expr, "CAST(NULL AS TEXT)");
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl VisitorMut for Rewrite<'_> {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) = item
+                && let Some(name) = column_name(expr)
+            {
+                let expr = expr.clone();
+                *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, alias, args: None, .. } = factor
+            && let Some(table) = self.table(name)
+        {
+            if alias.is_none() {
+                let last = parts(name).pop().unwrap_or_default();
+                *alias = Some(TableAlias {
+                    explicit: true,
+                    name: Ident::new(last),
+                    columns: Vec::new(),
+                    at: None,
+                });
+            }
+            *name = self.name(table);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.name_of_number(expr);
+        if let Expr::CompoundIdentifier(parts) = expr
+            && parts.len() == 3
+            && parts.first().is_some_and(|first| SCHEMAS.contains(&first.value.as_str()))
+        {
+            parts.remove(0);
+            self.is_changed = true;
+        }
+        if let Expr::Collate { expr: inner, collation } = expr
+            && matches!(parts(collation).as_slice(), [schema, _] if schema == "pg_catalog")
+        {
+            let inner = inner.as_ref().clone();
+            *expr = inner;
+            self.is_changed = true;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.subquery(expr);
+        self.function(expr);
+        self.cast(expr);
+        self.binary(expr);
+        if let Expr::Identifier(name) = expr
+            && name.quote_style.is_none()
+            && matches!(
+                name.value.to_lowercase().as_str(),
+                "current_schema" | "current_catalog" | "session_user"
+            )
+            && let Some(text) = calls::expression(&name.value.to_lowercase(), &[], self.about)
+        {
+            self.put(expr, &text);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The parts of a name, those without quotes in small letters.
+fn parts(name: &ObjectName) -> Vec<String> {
+    let part = |part: &ObjectNamePart| match part {
+        ObjectNamePart::Identifier(name) if name.quote_style.is_some() => name.value.clone(),
+        other => other.to_string().to_lowercase(),
+    };
+    name.0.iter().map(part).collect()
+}
+
+fn parsed(text: &str) -> Option<Expr> {
+    Parser::new(&PostgreSqlDialect {}).try_with_sql(text).ok()?.parse_expr().ok()
+}
+
+fn arguments(call: &Function) -> Vec<String> {
+    let FunctionArguments::List(list) = &call.args else { return Vec::new() };
+    let argument = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => expr.to_string(),
+        other => other.to_string(),
+    };
+    list.args.iter().map(argument).collect()
+}
+
+fn literal(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text.clone()),
+            // As `keep_texts` has it.
+            Value::Placeholder(quoted) => {
+                let text = quoted.strip_prefix('\'')?.strip_suffix('\'')?;
+                Some(text.replace("''", "'"))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The number of a table by its name, which may have its schema and quotes; a number is itself.
+fn oid_of_name(name: &str) -> u32 {
+    if let Ok(number) = name.parse() {
+        return number;
+    }
+    let last = name.rsplit('.').next().unwrap_or(name);
+    match last.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(quoted) => oid_of(quoted),
+        None => oid_of(last),
+    }
+}
+
+fn oid_of_type(name: &str) -> u32 {
+    let name = name.to_lowercase();
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
+    let known = TYPES.iter().find(|known| known.name == name || known.sql == name);
+    known.map_or(0, |known| known.oid)
+}
+
+/// What PostgreSQL calls a column that has no name, where the engine will see another expression.
+fn column_name(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Function(call) => parts(&call.name).pop(),
+        Expr::Cast { expr: inner, data_type, .. } => {
+            column_name(inner).or_else(|| match inner.as_ref() {
+                Expr::Identifier(name) => Some(name.value.clone()),
+                Expr::CompoundIdentifier(names) => names.last().map(|name| name.value.clone()),
+                _ => {
+                    let to = data_type.to_string().to_lowercase();
+                    Some(to.rsplit('.').next().unwrap_or(&to).to_string())
+                }
+            })
+        }
+        Expr::Nested(inner) => column_name(inner),
+        Expr::Collate { expr: inner, .. } => match inner.as_ref() {
+            Expr::CompoundIdentifier(names) => names.last().map(|name| name.value.clone()),
+            _ => None,
+        },
+        Expr::CompoundIdentifier(names) if names.len() == 3 => {
+            names.last().map(|name| name.value.clone())
+        }
+        Expr::Identifier(name) if calls::is_known(&name.value.to_lowercase()) => {
+            Some(name.value.to_lowercase())
+        }
+        Expr::Case { .. } => Some("case".to_string()),
+        Expr::Exists { .. } => Some("exists".to_string()),
+        _ => None,
+    }
+}
+
+/// Whether a query is of a given table that has no rows.
+fn is_of_nothing(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let grouped = select.projection.iter().any(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => is_count(expr),
+        _ => false,
+    });
+    !grouped
+        && select.from.iter().any(|from| match &from.relation {
+            TableFactor::Table { name, .. } => {
+                let name = parts(name).pop().unwrap_or_default();
+                name.strip_prefix(MARK).is_some_and(is_empty)
+            }
+            _ => false,
+        })
+}
+
+/// An aggregate that is something of no rows.
+fn is_count(expr: &Expr) -> bool {
+    matches!(expr, Expr::Function(call) if parts(&call.name).last().is_some_and(|name| name == "count"))
+}
