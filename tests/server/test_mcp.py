@@ -45,7 +45,7 @@ def test_tools_answer(client):
     assert names == ["list_tables", "describe", "query", "explain"]
     assert client.call("list_tables") == ("kinds\nmany\nwide", False)
     told, _ = client.call("describe", table="kinds")
-    assert told.startswith("3 rows\nnth INTEGER\n") and "price DECIMAL(15, 2)" in told
+    assert told.startswith("3 rows\nnth INT\n") and "price DECIMAL(15, 2)" in told
     assert client.call("query", sql="select part, count(*) as n from many where part < 2 group by part order by part") == (
         "part,n\n0,285715\n1,285715\n", False)  # fmt: skip
     plan, _ = client.call("explain", sql="select count(*) from many")

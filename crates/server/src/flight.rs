@@ -33,7 +33,8 @@ use arrow_flight::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
 use headrace_engine::Session;
@@ -60,6 +61,12 @@ const TOKEN: Duration = Duration::from_secs(24 * 3600);
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 const SCHEMA: &str = "public";
+
+/// Some clients leave the padding out.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 type Rows = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
 
@@ -181,7 +188,7 @@ impl FlightDoor {
         let name = match scheme.to_ascii_lowercase().as_str() {
             "basic" => {
                 let text =
-                    STANDARD.decode(rest.trim()).ok().and_then(|text| String::from_utf8(text).ok());
+                    LENIENT.decode(rest.trim()).ok().and_then(|text| String::from_utf8(text).ok());
                 let text = text.ok_or_else(wrong)?;
                 let (name, password) = text.split_once(':').ok_or_else(wrong)?;
                 let is_right = tokio::task::block_in_place(|| users.is_right(name, password));
@@ -341,9 +348,15 @@ impl FlightSqlService for FlightDoor {
         request: Request<Action>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         let asker = self.asker(request.metadata())?;
-        let handle = Handle { sql: query.query, literals: Vec::new() };
-        let schema = self.schema(&asker, &handle).await?;
         let session = self.server.session();
+        // Parameters have numbers from here on.
+        let sql = session.filled(&query.query, |parameter| match parameter {
+            Parameter::Nth(nth) => Ok(format!("${}", nth + 1)),
+            Parameter::Named(name) => Ok(format!("${name}")),
+        });
+        let sql = sql.map_err(|error| status(&Failure::of(&error, &LEVERS)))?;
+        let handle = Handle { sql, literals: Vec::new() };
+        let schema = self.schema(&asker, &handle).await?;
         let sql = handle.sql.clone();
         let inferred = async move { session.parameter_types(&sql, Vec::new()).await };
         let inferred = self.server.work.of(inferred).await.map_err(|failure| status(&failure))?;
@@ -543,7 +556,7 @@ impl FlightSqlService for FlightDoor {
 
 /// The literals of the values that a client binds: those of the only row.
 async fn values(sent: PeekableFlightDataStream) -> Result<Vec<String>, Status> {
-    let data = sent.into_inner().map_err(|status| FlightError::Tonic(Box::new(status)));
+    let data = sent.into_peekable().map_err(|status| FlightError::Tonic(Box::new(status)));
     let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
     let mut found: Option<Vec<String>> = None;
     while let Some(batch) = batches.next().await {

@@ -211,8 +211,10 @@ impl PgSession {
                 Err(stop) => {
                     self.tell(stop, None);
                     self.is_skipping = is_extended;
-                    if !is_extended {
-                        self.ready().await?;
+                    match is_extended {
+                        // Who asks for no Sync waits for what went wrong.
+                        true => self.out.flush().await?,
+                        false => self.ready().await?,
                     }
                 }
             }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::rewrite::{oid_of_name, oid_of_type};
 use super::{About, DATABASE};
 use crate::pg::settings::SERVER_VERSION;
 use crate::pg::types::TYPES;
@@ -15,11 +16,11 @@ static KNOWN: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
 });
 
 /// Functions that tell something of the session, and words that are such functions without parentheses.
-const OF_SESSIONS: [&str; 19] = [
+const OF_SESSIONS: [&str; 22] = [
     "current_catalog", "current_database", "current_role", "current_schema", "current_schemas",
     "current_setting", "current_user", "format_type", "pg_backend_pid", "pg_get_userbyid",
     "quote_ident", "regclass", "regproc", "regtype", "regnamespace", "session_user", "set_config",
-    "user", "version",
+    "pg_size_pretty", "to_regclass", "to_regtype", "user", "version",
 ];
 
 /// Whether a name, in small letters, is one of these.
@@ -47,6 +48,12 @@ pub fn expression(name: &str, arguments: &[String], about: &About) -> Option<Str
             quoted(&format!("PostgreSQL {SERVER_VERSION} (Headrace {})", env!("CARGO_PKG_VERSION")))
         }
         ("pg_backend_pid", []) => "CAST(1 AS INTEGER)".to_string(),
+        ("pg_size_pretty", [bytes]) => format!("CAST({bytes} AS TEXT) || ' bytes'"),
+        ("to_regclass", [name]) => format!("CAST({} AS BIGINT)", oid_of_name(unquoted(name))),
+        ("to_regtype", [name]) => match oid_of_type(unquoted(name)) {
+            0 => "CAST(NULL AS BIGINT)".to_string(),
+            oid => format!("CAST({oid} AS BIGINT)"),
+        },
         ("pg_get_userbyid", [_]) => quoted(DATABASE),
         ("quote_ident", [name]) => format!(
             "CASE WHEN regexp_like({name}, '^[a-z_][a-z0-9_$]*$') THEN {name} ELSE '\"' || replace({name}, '\"', '\"\"') || '\"' END"

@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, Statement, TableAlias,
-    TableFactor, Value, VisitMut, VisitorMut,
+    ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, GroupByExpr, Ident, Join, JoinOperator, ObjectName, ObjectNamePart, Query,
+    Select, SelectItem, SetExpr, Statement, TableAlias, TableFactor, Value, VisitMut, VisitorMut,
+    visit_expressions,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -120,6 +121,12 @@ impl<'a> Rewrite<'a> {
                 *data_type = DataType::Text;
                 self.is_changed = true;
             }
+            "oid[]" => {
+                let elements =
+                    ArrayElemTypeDef::SquareBracket(Box::new(DataType::BigInt(None)), None);
+                *data_type = DataType::Array(elements);
+                self.is_changed = true;
+            }
             "oid" | "xid" | "cid" => {
                 *data_type = DataType::BigInt(None);
                 self.is_changed = true;
@@ -161,7 +168,15 @@ impl<'a> Rewrite<'a> {
     }
 
     fn binary(&mut self, expr: &mut Expr) {
-        let Expr::BinaryOp { op, .. } = expr else { return };
+        let Expr::BinaryOp { left, op, right } = expr else { return };
+        // Functions of types are names here; as a number, one that there is not is 0.
+        if names_function(left)
+            && let Expr::Value(value) = right.as_mut()
+            && let Value::Number(number, _) = &value.value
+        {
+            value.value = Value::SingleQuotedString(number.to_string());
+            self.is_changed = true;
+        }
         let BinaryOperator::PGCustomBinaryOperator(names) = op else { return };
         let known = match names.last().map(String::as_str) {
             Some("~") => BinaryOperator::PGRegexMatch,
@@ -176,6 +191,46 @@ impl<'a> Rewrite<'a> {
         };
         *op = known;
         self.is_changed = true;
+    }
+
+    /// A selection from what there is nothing of has no rows, whatever else it says: its columns are NULL.
+    fn of_nothing(&mut self, select: &mut Select) {
+        let is_grouped =
+            !matches!(&select.group_by, GroupByExpr::Expressions(by, _) if by.is_empty());
+        if !joins_nothing(select) || (!is_grouped && select.projection.iter().any(is_aggregate)) {
+            return;
+        }
+        let nulls = select.projection.iter().map(|item| {
+            let name = match item {
+                SelectItem::ExprWithAlias { alias, .. } => alias.clone(),
+                SelectItem::UnnamedExpr(Expr::Identifier(name)) => name.clone(),
+                SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => names.last()?.clone(),
+                _ => return None,
+            };
+            Some(SelectItem::ExprWithAlias { expr: parsed("CAST(NULL AS TEXT)")?, alias: name })
+        });
+        let (Some(nulls), Some(no)) = (nulls.collect::<Option<Vec<_>>>(), parsed("FALSE")) else {
+            return;
+        };
+        select.projection = nulls;
+        select.from.clear();
+        select.selection = Some(no);
+        select.group_by = GroupByExpr::Expressions(Vec::new(), Vec::new());
+        select.having = None;
+        self.is_changed = true;
+    }
+
+    /// Branches for kinds of types that there are not: domains, composites, ranges, enums.
+    fn case(&mut self, expr: &mut Expr) {
+        let Expr::Case { operand: None, conditions, else_result, .. } = expr else { return };
+        let gone = conditions.iter().find(|branch| asks_for_no_type(&branch.condition));
+        let Some(null) = gone.map(|branch| null_like(&branch.result)) else { return };
+        conditions.retain(|branch| !asks_for_no_type(&branch.condition));
+        self.is_changed = true;
+        if conditions.is_empty() {
+            let rest = else_result.take().map(|rest| *rest).filter(|rest| !is_null(rest));
+            *expr = rest.or_else(|| parsed(null)).unwrap_or_else(|| Expr::value(Value::Null));
+        }
     }
 
     /// A subquery over what there is nothing of.
@@ -218,6 +273,22 @@ impl VisitorMut for Rewrite<'_> {
         ControlFlow::Continue(())
     }
 
+    // What is within is in other words by then.
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        self.of_nothing(select);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let SetExpr::Select(select) = query.body.as_ref()
+            && select.from.is_empty()
+            && select.selection.as_ref().is_some_and(is_false)
+        {
+            query.order_by = None;
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         if let TableFactor::Table { name, alias, args: None, .. } = factor
             && let Some(table) = self.table(name)
@@ -237,6 +308,7 @@ impl VisitorMut for Rewrite<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        self.case(expr);
         self.name_of_number(expr);
         if let Expr::CompoundIdentifier(parts) = expr
             && parts.len() == 3
@@ -312,7 +384,7 @@ fn literal(expr: &Expr) -> Option<String> {
 }
 
 /// The number of a table by its name, which may have its schema and quotes; a number is itself.
-fn oid_of_name(name: &str) -> u32 {
+pub fn oid_of_name(name: &str) -> u32 {
     if let Ok(number) = name.parse() {
         return number;
     }
@@ -323,7 +395,8 @@ fn oid_of_name(name: &str) -> u32 {
     }
 }
 
-fn oid_of_type(name: &str) -> u32 {
+/// The number of a type by its name; 0 of none.
+pub fn oid_of_type(name: &str) -> u32 {
     let name = name.to_lowercase();
     let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
     let known = TYPES.iter().find(|known| known.name == name || known.sql == name);
@@ -359,6 +432,93 @@ fn column_name(expr: &Expr) -> Option<String> {
         Expr::Exists { .. } => Some("exists".to_string()),
         _ => None,
     }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if value.value == Value::Null)
+}
+
+/// NULL as a subquery over the catalog is it: a number, or a list. That is one of texts: of the lists, asyncpg knows these without
+/// asking the catalog again.
+fn null_like(expr: &Expr) -> &'static str {
+    match expr.to_string().to_lowercase().contains("array_agg") {
+        true => "CAST(NULL AS TEXT[])",
+        false => "CAST(NULL AS BIGINT)",
+    }
+}
+
+/// Whether a condition is that a type is of a kind of which there is none.
+fn asks_for_no_type(condition: &Expr) -> bool {
+    let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = condition else { return false };
+    let is_kind = match left.as_ref() {
+        Expr::CompoundIdentifier(names) => names.last().is_some_and(|name| name.value == "typtype"),
+        _ => false,
+    };
+    is_kind
+        && literal(right).is_some_and(|kind| matches!(kind.as_str(), "d" | "c" | "r" | "m" | "e"))
+}
+
+/// A column of the catalog that names a function.
+fn names_function(expr: &Expr) -> bool {
+    let name = match expr {
+        Expr::Identifier(name) => &name.value,
+        Expr::CompoundIdentifier(names) => match names.last() {
+            Some(name) => &name.value,
+            None => return false,
+        },
+        _ => return false,
+    };
+    matches!(name.as_str(), "typinput" | "typoutput" | "typreceive" | "typsend" | "amhandler")
+}
+
+fn is_false(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if value.value == Value::Boolean(false))
+}
+
+/// Whether a selection needs a row of a given table that has none.
+fn joins_nothing(select: &Select) -> bool {
+    let is_nothing = |factor: &TableFactor| match factor {
+        TableFactor::Table { name, .. } => {
+            let name = parts(name).pop().unwrap_or_default();
+            name.strip_prefix(MARK).is_some_and(is_empty)
+        }
+        _ => false,
+    };
+    select.from.iter().any(|from| {
+        let is_inner = |join: &Join| {
+            matches!(
+                join.join_operator,
+                JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_)
+            )
+        };
+        let all_inner = from.joins.iter().all(|join| {
+            is_inner(join)
+                || matches!(join.join_operator, JoinOperator::Left(_) | JoinOperator::LeftOuter(_))
+        });
+        all_inner
+            && (is_nothing(&from.relation)
+                || from.joins.iter().any(|join| is_inner(join) && is_nothing(&join.relation)))
+    })
+}
+
+/// Whether a column may be an aggregate, which is something of no rows.
+fn is_aggregate(item: &SelectItem) -> bool {
+    const NAMES: [&str; 10] = [
+        "count", "sum", "min", "max", "avg", "array_agg", "string_agg", "bool_and", "bool_or",
+        "json_agg",
+    ];
+    let expr = match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr,
+        _ => return false,
+    };
+    let mut found = false;
+    let _ = visit_expressions(expr, |expr| {
+        if let Expr::Function(call) = expr {
+            found |= parts(&call.name).last().is_some_and(|name| NAMES.contains(&name.as_str()));
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    found
 }
 
 /// Whether a query is of a given table that has no rows.
