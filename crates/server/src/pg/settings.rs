@@ -14,6 +14,7 @@ const KNOWN: &[(&str, &str, bool)] = &[
     ("client_encoding", "UTF8", true),
     ("client_min_messages", "notice", false),
     ("DateStyle", "ISO, MDY", true),
+    ("default_table_access_method", "heap", false),
     ("default_transaction_isolation", "read committed", false),
     ("default_transaction_read_only", "off", true),
     ("default_transaction_deferrable", "off", false),

@@ -247,10 +247,12 @@ impl<'a> Rewrite<'a> {
             }
             Expr::Function(call) => {
                 // ARRAY(SELECT ..)
-                if let FunctionArguments::Subquery(query) = &call.args
-                    && is_of_nothing(query)
-                {
-                    self.put(expr, "CAST(NULL AS TEXT)");
+                let FunctionArguments::Subquery(query) = &call.args else { return };
+                if is_of_nothing(query) {
+                    return self.put(expr, "CAST(NULL AS TEXT)");
+                }
+                if let Some(list) = list_of(query) {
+                    self.put(expr, &list);
                 }
             }
             _ => {}
@@ -281,8 +283,7 @@ impl VisitorMut for Rewrite<'_> {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         if let SetExpr::Select(select) = query.body.as_ref()
-            && select.from.is_empty()
-            && select.selection.as_ref().is_some_and(is_false)
+            && has_no_rows(select)
         {
             query.order_by = None;
         }
@@ -362,10 +363,19 @@ fn parsed(text: &str) -> Option<Expr> {
 fn arguments(call: &Function) -> Vec<String> {
     let FunctionArguments::List(list) = &call.args else { return Vec::new() };
     let argument = |argument: &FunctionArg| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => expr.to_string(),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => uncast(expr).to_string(),
         other => other.to_string(),
     };
     list.args.iter().map(argument).collect()
+}
+
+/// A literal without its casts.
+fn uncast(expr: &Expr) -> &Expr {
+    let mut inner = expr;
+    while let Expr::Cast { expr, .. } = inner {
+        inner = expr;
+    }
+    if matches!(inner, Expr::Value(_)) { inner } else { expr }
 }
 
 fn literal(expr: &Expr) -> Option<String> {
@@ -471,8 +481,25 @@ fn names_function(expr: &Expr) -> bool {
     matches!(name.as_str(), "typinput" | "typoutput" | "typreceive" | "typsend" | "amhandler")
 }
 
-fn is_false(expr: &Expr) -> bool {
-    matches!(expr, Expr::Value(value) if value.value == Value::Boolean(false))
+/// Whether a selection is what `of_nothing` makes of one.
+fn has_no_rows(select: &Select) -> bool {
+    let is_false =
+        |expr: &Expr| matches!(expr, Expr::Value(value) if value.value == Value::Boolean(false));
+    select.from.is_empty() && select.selection.as_ref().is_some_and(is_false)
+}
+
+/// The rows of a query as a list, in no order.
+fn list_of(query: &Query) -> Option<String> {
+    let mut query = query.clone();
+    query.order_by = None;
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] =
+        select.projection.as_slice()
+    else {
+        return None;
+    };
+    select.projection = vec![SelectItem::UnnamedExpr(parsed(&format!("array_agg({expr})"))?)];
+    Some(format!("({query})"))
 }
 
 /// Whether a selection needs a row of a given table that has none.
@@ -481,6 +508,9 @@ fn joins_nothing(select: &Select) -> bool {
         TableFactor::Table { name, .. } => {
             let name = parts(name).pop().unwrap_or_default();
             name.strip_prefix(MARK).is_some_and(is_empty)
+        }
+        TableFactor::Derived { subquery, .. } => {
+            matches!(subquery.body.as_ref(), SetExpr::Select(select) if has_no_rows(select))
         }
         _ => false,
     };
@@ -524,6 +554,9 @@ fn is_aggregate(item: &SelectItem) -> bool {
 /// Whether a query is of a given table that has no rows.
 fn is_of_nothing(query: &Query) -> bool {
     let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    if has_no_rows(select) {
+        return true;
+    }
     let grouped = select.projection.iter().any(|item| match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => is_count(expr),
         _ => false,

@@ -23,6 +23,10 @@ const FIRST_OID: u32 = 16_384;
 
 const PUBLIC_OID: u32 = 2200;
 
+/// Types whose functions have an underscore in their names.
+const JOINED: [&str; 9] =
+    ["json", "date", "time", "timestamp", "timestamptz", "interval", "numeric", "uuid", "jsonb"];
+
 /// A table: columns with their types and defaults.
 struct Definition {
     name: &'static str,
@@ -251,8 +255,11 @@ fn pg_types() -> Vec<Row> {
     TYPES
         .iter()
         .flat_map(|known| {
-            let functions =
-                |name: &str| ["in", "out", "recv", "send"].map(|what| format!("{name}{what}"));
+            // ADBC knows types by the names of these.
+            let joint = if JOINED.contains(&known.name) { "_" } else { "" };
+            let functions = |name: &str| {
+                ["in", "out", "recv", "send"].map(|what| format!("{name}{joint}{what}"))
+            };
             let row =
                 |name: String, oid: u32, bytes: i16, category: char, calls: [String; 4]| -> Row {
                     let [input, output, receive, send] = calls;
