@@ -249,7 +249,7 @@ impl<'a> Rewrite<'a> {
                 // ARRAY(SELECT ..)
                 let FunctionArguments::Subquery(query) = &call.args else { return };
                 if is_of_nothing(query) {
-                    return self.put(expr, "CAST(NULL AS TEXT)");
+                    return self.put(expr, "CAST(NULL AS TEXT[])");
                 }
                 if let Some(list) = list_of(query) {
                     self.put(expr, &list);
