@@ -161,6 +161,6 @@ mod tests {
         })
         .unwrap();
         assert!(told.recv().is_err());
-        thread_of_next();
+        drop(busy_thread());
     }
 }

@@ -54,7 +54,8 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("datafusion", &["engine", "cli", "python", "server", "fuzz"]),
     ("tokio", &["engine", "pg", "cli", "python", "server", "fuzz"]),
     ("tokio-postgres", &["pg"]),
-    ("rustls", &["pg", "server"]),
+    // The engine's manifest asks for its features, and its sources do not name it.
+    ("rustls", &["engine", "pg", "server"]),
     ("cudarc", &["gpu"]),
     ("io-uring", &["io"]),
     ("arrow-ipc", &["format", "spill", "service", "cli"]),

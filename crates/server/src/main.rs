@@ -10,7 +10,8 @@
 //! - [`args`]: the command line. [`server`]: what all requests share. [`tls`]: certificates.
 //! - [`users`]: names and verifiers of passwords, as PostgreSQL keeps them.
 //! - [`admission`]: how many statements run at a time, and whose is next; small ones do not wait for large ones.
-//! - [`statement`]: one statement of a user, from its text to its stream.
+//! - [`statement`]: one statement of a user, from its text to its stream. [`open`]: answers that are open, and left by their readers.
+//!   [`work`]: the threads of the engine, apart from those that hear clients.
 //! - [`pg`]: PostgreSQL's protocol. [`http`]: the routes, the formats, the page. [`flight`]: Arrow Flight SQL.
 //! - [`mcp`]: tools for assistants.
 //! - [`metrics`]: counters for Prometheus.
@@ -30,11 +31,13 @@ mod flight;
 mod http;
 mod mcp;
 mod metrics;
+mod open;
 mod pg;
 mod server;
 mod statement;
 mod tls;
 mod users;
+mod work;
 
 use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
@@ -49,10 +52,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use args::{Args, Command, Place, ServeArgs};
+use open::OPEN_MAX;
 use pg::PgDoor;
-use server::{OPEN_MAX, Server, Work};
+use server::Server;
 use tls::Tls;
 use users::Users;
+use work::Work;
 
 /// Expressions may be nested deeply.
 const STACK_BYTES: usize = 16 << 20;

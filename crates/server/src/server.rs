@@ -1,36 +1,23 @@
 //! What all requests share.
 
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use datafusion::common::DataFusionError;
-use futures::StreamExt;
 use headrace_engine::catalog::Reach;
-use headrace_engine::failure::{Class, Failure, Levers, tables};
-use headrace_engine::{GpuService, Query, RunnerOptions, Session, SessionOptions, Settings};
+use headrace_engine::failure::{Failure, Levers, tables};
+use headrace_engine::{GpuService, RunnerOptions, Session, SessionOptions, Settings};
 
-use parking_lot::Mutex;
-use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 
 use crate::admission::Admission;
 use crate::args::DataArgs;
 use crate::metrics::{Metrics, Now};
-use crate::statement::Open;
+use crate::open::OpenAnswers;
 use crate::users::Users;
-
-/// Answers that are open at a time: each may hold a thread.
-pub const OPEN_MAX: usize = 1024;
+use crate::work::Work;
 
 /// Small statements that run at a time.
 const SMALL_RUNNING: usize = 64;
-
-/// How often open answers are looked at.
-const SWEEP: Duration = Duration::from_secs(5);
 
 /// What helps, as it is called here.
 pub const LEVERS: Levers = Levers {
@@ -63,94 +50,6 @@ pub async fn all_columns(session: &Session) -> Vec<(String, SchemaRef)> {
     all
 }
 
-/// A list of open answers, and a task that looks at them until the list has gone.
-fn swept() -> Arc<Mutex<Vec<Weak<Mutex<Open>>>>> {
-    let opened = Arc::default();
-    let weak: Weak<Mutex<Vec<Weak<Mutex<Open>>>>> = Arc::downgrade(&opened);
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(SWEEP).await;
-            let Some(opened) = weak.upgrade() else { return };
-            let all: Vec<_> = opened.lock().iter().filter_map(Weak::upgrade).collect();
-            // One that is locked is asked for rows right now.
-            for open in &all {
-                if let Some(mut open) = open.try_lock() {
-                    open.end_if_left();
-                }
-            }
-            opened.lock().retain(|open| open.strong_count() > 0);
-        }
-    });
-    opened
-}
-
-/// Ends the task when nobody waits for it.
-struct Ended<T>(JoinHandle<T>);
-
-impl<T> Drop for Ended<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Where statements are planned and run: what takes a processor for long there keeps nobody from being heard.
-#[derive(Clone, Debug)]
-pub struct Work(Handle);
-
-impl Work {
-    pub fn new(threads: Handle) -> Self {
-        Self(threads)
-    }
-
-    /// What comes of something that the engine does.
-    pub async fn of<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, Failure> {
-        let mut task = Ended(self.0.spawn(work));
-        (&mut task.0).await.map_err(|error| Failure::new(Class::Internal, error.to_string()))
-    }
-
-    /// The batches of a query, one of which waits until it is taken. The last is told by `None`: a channel that is closed before has
-    /// lost its sender.
-    pub fn batches(&self, query: &Query) -> Result<Batches, DataFusionError> {
-        let stream = {
-            let _here = self.0.enter();
-            query.stream()?
-        };
-        let (sender, batches) = mpsc::channel(1);
-        let task = self.0.spawn(async move {
-            let mut stream = stream;
-            while let Some(batch) = stream.next().await {
-                if sender.send(Some(batch)).await.is_err() {
-                    return;
-                }
-            }
-            let _ = sender.send(None).await;
-        });
-        Ok(Batches { batches, _task: Ended(task) })
-    }
-}
-
-/// Batches that a query makes elsewhere.
-pub struct Batches {
-    batches: mpsc::Receiver<Option<Result<RecordBatch, DataFusionError>>>,
-    _task: Ended<()>,
-}
-
-impl Batches {
-    /// The next one.
-    pub fn poll_next(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<RecordBatch, DataFusionError>>> {
-        self.batches.poll_recv(context).map(|batch| {
-            let lost = || Some(Err(DataFusionError::Internal("its task has ended".to_string())));
-            batch.unwrap_or_else(lost)
-        })
-    }
-}
-
 /// Tables, users, and those who are served.
 pub struct Server {
     /// Each statement has a session beside this one.
@@ -161,10 +60,7 @@ pub struct Server {
     pub admission: Admission,
     /// Turns of small ones, of which many may run.
     pub small: Admission,
-    /// Answers that may be open.
-    pub open: Arc<Semaphore>,
-    /// Those that are.
-    opened: Arc<Mutex<Vec<Weak<Mutex<Open>>>>>,
+    pub open: OpenAnswers,
     pub metrics: Metrics,
     pub is_writable: bool,
     /// Statements may use whatever this process may.
@@ -218,8 +114,7 @@ impl Server {
             work,
             admission: Admission::new(running, of_user, max_wait),
             small: Admission::new(SMALL_RUNNING, SMALL_RUNNING, max_wait),
-            open: Arc::new(Semaphore::new(OPEN_MAX)),
-            opened: swept(),
+            open: OpenAnswers::new(),
             metrics: Metrics::default(),
             is_writable: args.writable,
             reaches_all: args.any_files,
@@ -230,11 +125,6 @@ impl Server {
     /// A session for a statement, over the same tables and memory.
     pub fn session(&self) -> Session {
         self.base.beside()
-    }
-
-    /// Has an answer ended when nobody takes its rows.
-    pub fn watch(&self, open: &Arc<Mutex<Open>>) {
-        self.opened.lock().push(Arc::downgrade(open));
     }
 
     /// What Prometheus is told.

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -19,12 +19,9 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::admission::{Place, SMALL_ROWS};
+use crate::open::{OPEN_MAX, Open, PAUSE_MAX, READ_PATIENCE};
 use crate::pg::Command;
-use crate::server::{Batches, LEVERS, OPEN_MAX, Server};
-
-/// How long the rows of an answer may wait for their reader; and those of a cursor.
-const READ_PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE_MAX: Duration = Duration::from_secs(3600);
+use crate::server::{LEVERS, Server};
 
 /// Characters of a statement that the log has.
 const LOGGED_MAX: usize = 1000;
@@ -55,30 +52,6 @@ pub struct Running {
     rows: u64,
     /// `None` until it has ended.
     is_answered: Option<bool>,
-}
-
-/// What a statement holds while it runs. Who takes nothing of an answer for long loses it.
-pub struct Open {
-    stream: Option<Batches>,
-    place: Option<Place>,
-    /// One of the answers that may be open.
-    _permit: Option<OwnedSemaphorePermit>,
-    /// When rows were asked for the last time.
-    asked: Instant,
-    is_paused: bool,
-    /// Rows were asked for and are not there yet: it is not its reader who is late.
-    is_busy: bool,
-}
-
-impl Open {
-    /// Ends it if nobody wants its rows any more.
-    pub fn end_if_left(&mut self) {
-        let patience = if self.is_paused { PAUSE_MAX } else { READ_PATIENCE };
-        if self.asked.elapsed() > patience && !self.is_busy {
-            self.stream = None;
-            self.place = None;
-        }
-    }
 }
 
 /// Plans a statement of somebody who may have it done, over the tables of a session and those that are given.
@@ -158,17 +131,7 @@ impl Planned {
         });
         match begun {
             Ok((place, permit, stream)) => {
-                let (stream, asked) = (Some(stream), Instant::now());
-                let open = Open {
-                    stream,
-                    place: Some(place),
-                    _permit: Some(permit),
-                    asked,
-                    is_paused: false,
-                    is_busy: false,
-                };
-                let open = Arc::new(Mutex::new(open));
-                self.server.watch(&open);
+                let open = self.server.open.begin(stream, place, permit);
                 Ok(Running { planned: self, open, size, rows: 0, is_answered: None })
             }
             Err(failure) => {
@@ -179,7 +142,7 @@ impl Planned {
     }
 
     async fn admitted(&self, size: Size) -> Result<(Place, OwnedSemaphorePermit), Failure> {
-        let permit = Arc::clone(&self.server.open).try_acquire_owned().map_err(|_| {
+        let permit = self.server.open.permit().ok_or_else(|| {
             let cause = format!("{OPEN_MAX} answers are open that nobody has taken to their end");
             Failure::new(Class::Busy, cause).hint("close cursors, or take their rows")
         })?;

@@ -1,16 +1,14 @@
 //! Answers: formats, and failures.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::stream::unfold;
-use futures::{Stream, StreamExt};
 use headrace_cli::ResultWriter;
 use headrace_engine::failure::{Class, Failure};
 
+use super::begun::begun;
 use super::lines;
 use crate::statement::Running;
 
@@ -102,27 +100,6 @@ impl Format {
     }
 }
 
-/// A statement whose first rows are there.
-pub struct Begun {
-    pub running: Running,
-    first: Option<arrow_array::RecordBatch>,
-}
-
-async fn begun(mut running: Running) -> Result<Begun, Failure> {
-    let first = running.next().await.transpose()?;
-    Ok(Begun { running, first })
-}
-
-impl Begun {
-    /// The next rows.
-    pub async fn next(&mut self) -> Option<Result<arrow_array::RecordBatch, Failure>> {
-        match self.first.take() {
-            Some(first) => Some(Ok(first)),
-            None => self.running.next().await,
-        }
-    }
-}
-
 /// The status of a failure.
 fn status(class: Class) -> StatusCode {
     match class {
@@ -141,13 +118,6 @@ fn status(class: Class) -> StatusCode {
 pub fn failed(failure: &Failure) -> Response {
     let body = Body::from(lines::failure(failure).to_string() + "\n");
     (status(failure.class), [(header::CONTENT_TYPE, "application/json")], body).into_response()
-}
-
-/// A stream that can be a body.
-pub fn boxed(
-    chunks: impl Stream<Item = Bytes> + Send + 'static,
-) -> impl Stream<Item = Result<Bytes, Arc<std::io::Error>>> + Send + 'static {
-    chunks.map(Ok)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use headrace_engine::failure::{Class, Failure};
 use headrace_engine::sql::type_name;
 use serde_json::{Value, json};
 
-use super::answer::{Begun, boxed};
+use super::begun::{Begun, boxed};
 
 /// Rows of a line.
 const LINE_ROWS: usize = 1000;

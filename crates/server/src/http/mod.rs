@@ -11,6 +11,7 @@
 //! that is not this machine's.
 
 mod answer;
+mod begun;
 mod lines;
 
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::rewrite::{oid_of_name, oid_of_type};
-use super::{About, DATABASE};
+use super::about::{About, DATABASE};
+use super::oids::{oid_of_name, oid_of_type};
 use crate::pg::settings::SERVER_VERSION;
 use crate::pg::types::TYPES;
 

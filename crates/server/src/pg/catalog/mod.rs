@@ -12,7 +12,9 @@
 //!
 //! Tables of what is not here (indexes, triggers, ..) have no rows, and subqueries over them are NULL.
 
+mod about;
 mod calls;
+mod oids;
 mod rewrite;
 mod tables;
 
@@ -25,18 +27,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use headrace_engine::failure::Failure;
 use headrace_engine::{GivenTables, Session};
 
-use super::settings::PgSettings;
+pub use about::{About, DATABASE};
 use rewrite::Rewrite;
-
-/// The name of the one database, and of the owner of all there is.
-pub const DATABASE: &str = "headrace";
-
-/// What the catalog tells of a session.
-#[derive(Clone, Debug)]
-pub struct About {
-    pub settings: PgSettings,
-    pub user: String,
-}
 
 /// A statement that asks the catalog, in the engine's words, with the tables that it names; `None`: it does not.
 pub async fn rewritten(

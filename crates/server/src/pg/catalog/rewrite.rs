@@ -12,9 +12,10 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use headrace_engine::Session;
 
-use super::tables::{is_empty, known, oid_of};
-use super::{About, calls};
-use crate::pg::types::TYPES;
+use super::about::About;
+use super::calls;
+use super::oids::{oid_of_name, oid_of_type};
+use super::tables::{is_empty, known};
 
 /// What tells the name of a given table from a user's.
 const MARK: char = '~';
@@ -391,26 +392,6 @@ fn literal(expr: &Expr) -> Option<String> {
         },
         _ => None,
     }
-}
-
-/// The number of a table by its name, which may have its schema and quotes; a number is itself.
-pub fn oid_of_name(name: &str) -> u32 {
-    if let Ok(number) = name.parse() {
-        return number;
-    }
-    let last = name.rsplit('.').next().unwrap_or(name);
-    match last.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(quoted) => oid_of(quoted),
-        None => oid_of(last),
-    }
-}
-
-/// The number of a type by its name; 0 of none.
-pub fn oid_of_type(name: &str) -> u32 {
-    let name = name.to_lowercase();
-    let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
-    let known = TYPES.iter().find(|known| known.name == name || known.sql == name);
-    known.map_or(0, |known| known.oid)
 }
 
 /// What PostgreSQL calls a column that has no name, where the engine will see another expression.

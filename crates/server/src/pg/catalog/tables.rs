@@ -12,14 +12,12 @@ use datafusion::common::DataFusionError;
 use headrace_engine::failure::{Failure, tables};
 use headrace_engine::{GivenTables, Session};
 
-use super::DATABASE;
+use super::about::DATABASE;
+use super::oids::oid_of;
 use crate::pg::types::{self, TYPES};
 use crate::server::{LEVERS, all_columns};
 
 const DEFINITIONS: &str = include_str!("tables.txt");
-
-/// The number of the first table: smaller ones are the system's.
-const FIRST_OID: u32 = 16_384;
 
 const PUBLIC_OID: u32 = 2200;
 
@@ -60,14 +58,6 @@ pub fn is_empty(name: &str) -> bool {
         "information_schema.schemata", "information_schema.tables", "information_schema.columns",
     ];
     !FILLED.contains(&name)
-}
-
-/// The number of a table of a name: the same each time, without a list of what was there before.
-pub fn oid_of(name: &str) -> u32 {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    FIRST_OID + (hash % u64::from(i32::MAX as u32 - FIRST_OID)) as u32
 }
 
 /// Values of some columns of a row; the others have their defaults.
@@ -336,12 +326,5 @@ mod tests {
             }
             assert!(table(name, &rows).is_ok(), "{name}");
         }
-    }
-
-    #[test]
-    fn tables_have_a_number_of_their_own() {
-        assert_eq!(oid_of("orders"), oid_of("orders"));
-        assert_ne!(oid_of("orders"), oid_of("lineitem"));
-        assert!(oid_of("") >= FIRST_OID && i32::try_from(oid_of("x")).is_ok());
     }
 }
