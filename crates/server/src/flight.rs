@@ -291,7 +291,7 @@ fn now_s() -> u64 {
 }
 
 fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {
-    let options = arrow_ipc::writer::IpcWriteOptions::default();
+    let options = datafusion::arrow::ipc::writer::IpcWriteOptions::default();
     let IpcMessage(bytes) = SchemaAsIpc::new(schema, &options)
         .try_into()
         .map_err(|error: arrow_schema::ArrowError| internal(error))?;
