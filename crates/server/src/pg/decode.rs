@@ -58,7 +58,7 @@ fn decimal(text: &str) -> Result<String, Failure> {
         None => ("", lower.strip_prefix('+').unwrap_or(&lower)),
     };
     let (mantissa, exponent) = rest.split_once('e').unwrap_or((rest, "0"));
-    let exponent: i64 = exponent.parse().map_err(|_| wrong())?;
+    let exponent = i64::from(exponent.parse::<i32>().map_err(|_| wrong())?);
     let (whole, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{behind}");
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

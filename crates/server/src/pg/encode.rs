@@ -466,7 +466,7 @@ mod tests {
 
     fn rows(column: ArrayRef, is_binary: bool) -> (Rows, usize) {
         let schema = Schema::new(vec![Field::new("c", column.data_type().clone(), true)]);
-        let described = types::described(&schema, &[i16::from(is_binary)]);
+        let described = crate::pg::types::described(&schema, &[i16::from(is_binary)]);
         let count = column.len();
         let batch = RecordBatch::try_new(Arc::new(schema), vec![column]).unwrap();
         (Rows::of(&batch, &described).unwrap(), count)
