@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArguments, GroupByExpr, Ident, Join, JoinOperator, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, SetExpr, Statement, TableAlias, TableFactor, Value, VisitMut, VisitorMut,
-    visit_expressions,
+    Select, SelectItem, SetExpr, Statement, TableAlias, TableFactor, Value, Visit, VisitMut,
+    Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -292,6 +292,13 @@ impl VisitorMut for Rewrite<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, args: Some(_), .. } = factor
+            && let [schema, function] = parts(name).as_slice()
+            && schema == "pg_catalog"
+        {
+            *name = ObjectName::from(vec![Ident::new(function)]);
+            self.is_changed = true;
+        }
         if let TableFactor::Table { name, alias, args: None, .. } = factor
             && let Some(table) = self.table(name)
         {
@@ -512,24 +519,49 @@ fn joins_nothing(select: &Select) -> bool {
     })
 }
 
+/// Aggregates of the queries over the catalog.
+const AGGREGATES: [&str; 10] = [
+    "count", "sum", "min", "max", "avg", "array_agg", "string_agg", "bool_and", "bool_or",
+    "json_agg",
+];
+
 /// Whether a column may be an aggregate, which is something of no rows.
 fn is_aggregate(item: &SelectItem) -> bool {
-    const NAMES: [&str; 10] = [
-        "count", "sum", "min", "max", "avg", "array_agg", "string_agg", "bool_and", "bool_or",
-        "json_agg",
-    ];
     let expr = match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr,
         _ => return false,
     };
-    let mut found = false;
-    let _ = visit_expressions(expr, |expr| {
-        if let Expr::Function(call) = expr {
-            found |= parts(&call.name).last().is_some_and(|name| NAMES.contains(&name.as_str()));
+    let mut aggregates = Aggregates { depth: 0, is_found: false };
+    let _ = expr.visit(&mut aggregates);
+    aggregates.is_found
+}
+
+/// Looks for aggregates, but not within subqueries, whose they are.
+struct Aggregates {
+    depth: usize,
+    is_found: bool,
+}
+
+impl Visitor for Aggregates {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if let (0, Expr::Function(call)) = (self.depth, expr) {
+            self.is_found |=
+                parts(&call.name).last().is_some_and(|name| AGGREGATES.contains(&name.as_str()));
         }
-        ControlFlow::<()>::Continue(())
-    });
-    found
+        ControlFlow::Continue(())
+    }
 }
 
 /// Whether a query is of a given table that has no rows.
