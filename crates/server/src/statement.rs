@@ -104,15 +104,24 @@ fn may(server: &Server, session: &Session, asker: &Asker, sql: &str) -> Result<(
 /// Whether somebody may change a setting of a session. Those of the planner reach further than a session: to folders, to memory, to
 /// how texts are read.
 fn may_set(server: &Server, sql: &str) -> Result<(), Failure> {
-    let Command::Set { name, .. } = Command::of(sql) else { return Ok(()) };
-    let name = name.to_ascii_lowercase();
-    let own = name.strip_prefix("headrace.").unwrap_or(&name);
-    let is_sessions = !own.contains('.') && own != "gpu_service";
-    if is_sessions || server.reaches_all {
+    if server.reaches_all || is_of_session(&Command::of(sql)) {
         return Ok(());
     }
-    let failure = Failure::new(Class::Forbidden, format!("{name} is no setting of a session"));
+    let failure = Failure::new(Class::Forbidden, "this is no setting of a session");
     Err(failure.hint("SHOW ALL lists those of headrace, which are"))
+}
+
+/// Whether a statement changes nothing but its session. A SET that is written in another way than is known here may be of anything.
+fn is_of_session(command: &Command) -> bool {
+    match command {
+        Command::Set { name, .. } => {
+            let name = name.to_ascii_lowercase();
+            let own = name.strip_prefix("headrace.").unwrap_or(&name);
+            !own.contains('.') && own != "gpu_service"
+        }
+        Command::Engine(first) => matches!(first.as_str(), "PREPARE" | "DEALLOCATE"),
+        _ => true,
+    }
 }
 
 impl Planned {
@@ -300,6 +309,32 @@ impl Drop for Running {
                 "sql": sql,
             });
             eprintln!("{line}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_change_their_own_settings_only() {
+        for (sql, is_own) in [
+            ("set headrace.threads = 1", true),
+            ("SET statement_timeout TO '5s'", true),
+            ("set time zone 'UTC'", true),
+            ("reset all", true),
+            ("prepare p as select $1", true),
+            ("deallocate p", true),
+            ("set datafusion.runtime.memory_limit = '900G'", false),
+            ("SET SESSION datafusion.runtime.temp_directory = '/tmp'", false),
+            ("reset datafusion.sql_parser.dialect", false),
+            ("set \"datafusion\".\"runtime\".\"memory_limit\" = '1'", false),
+            ("set global datafusion.runtime.memory_limit = '1'", false),
+            ("set headrace.gpu_service = '/tmp'", false),
+            ("set (a, b) = (1, 2)", false),
+        ] {
+            assert_eq!(is_of_session(&Command::of(sql)), is_own, "{sql}");
         }
     }
 }
