@@ -163,6 +163,7 @@ impl Default for EngineArgs {
 /// What another program takes.
 #[derive(Debug, Args)]
 pub struct WordsArgs {
+    /// What that program takes; it says so by --help
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
     pub words: Vec<OsString>,
 }

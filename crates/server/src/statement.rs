@@ -64,13 +64,7 @@ pub async fn plan(
 ) -> Result<Planned, Failure> {
     let started = Instant::now();
     let planned = match may(server, session, asker, sql) {
-        Ok(()) => {
-            let (work, text) = (session.clone(), sql.to_string());
-            let planned = server.work.of(async move { work.sql_over(&text, given).await }).await;
-            planned.and_then(|planned| {
-                planned.map_err(|error| Failure::of_statement(session, sql, &error, &LEVERS))
-            })
-        }
+        Ok(()) => in_turn(server, session, asker, sql, given).await,
         Err(failure) => Err(failure),
     };
     match planned {
@@ -84,6 +78,23 @@ pub async fn plan(
             Err(failure)
         }
     }
+}
+
+/// Plans a statement. One that writes does so here, and waits for its turn before.
+async fn in_turn(
+    server: &Server,
+    session: &Session,
+    asker: &Asker,
+    sql: &str,
+    given: GivenTables,
+) -> Result<Query, Failure> {
+    let _place = match session.effect(sql) {
+        Effect::Writes => Some(turn(server, asker, Size::Large).await?),
+        _ => None,
+    };
+    let (work, text) = (session.clone(), sql.to_string());
+    let planned = server.work.of(async move { work.sql_over(&text, given).await }).await?;
+    planned.map_err(|error| Failure::of_statement(session, sql, &error, &LEVERS))
 }
 
 /// Whether somebody may have a statement done.
