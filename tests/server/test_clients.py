@@ -152,8 +152,8 @@ def test_psql_cancels(server):
     time.sleep(1)
     started = time.monotonic()
     client.send_signal(signal.SIGINT)
-    _, said = client.communicate(timeout=20)
-    assert "cancel" in said.lower() and time.monotonic() - started < 5, said
+    _, said = client.communicate(timeout=60)
+    assert "cancel" in said.lower() and time.monotonic() - started < 30, said
 
 
 def test_what_tools_ask_first(server):

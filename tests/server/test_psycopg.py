@@ -168,12 +168,12 @@ def test_what_runs_is_cancelled(connection):
     threading.Timer(0.5, connection.cancel_safe).start()
     with pytest.raises(psycopg.errors.QueryCanceled):
         connection.execute(slow)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     connection.execute("set statement_timeout = '300ms'")
     started = time.monotonic()
     with pytest.raises(psycopg.errors.QueryCanceled):
         connection.execute(slow)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     connection.execute("reset statement_timeout")
     # One that comes when nothing runs has no later victim.
     connection.cancel_safe()
