@@ -272,8 +272,8 @@ async fn sessions_beside_each_other_share_tables_and_no_settings() {
     done(&other, "CREATE TABLE made AS SELECT n FROM numbers WHERE n < 5").await;
     done(&session, "CREATE VIEW shown AS SELECT n FROM made").await;
     for session in [&session, &other, &other.beside()] {
-        assert_eq!(total(session, "SELECT sum(n) FROM shown").await.0, "10");
-        assert_eq!(total(session, "SELECT sum(n) FROM numbers").await.0, "45");
+        assert!(total(session, "SELECT sum(n) FROM shown").await.0.contains("| 10 "));
+        assert!(total(session, "SELECT sum(n) FROM numbers").await.0.contains("| 45 "));
     }
 }
 
