@@ -58,7 +58,7 @@ pub struct Server {
     pub work: Work,
     /// Turns of statements that may do much.
     pub admission: Admission,
-    /// Turns of small ones, of which many may run.
+    /// Turns of small statements; many of them may run.
     pub small: Admission,
     pub open: OpenAnswers,
     pub metrics: Metrics,

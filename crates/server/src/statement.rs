@@ -302,7 +302,7 @@ impl Stream for Running {
 }
 
 impl Drop for Running {
-    /// Whoever goes away before the end has failed it.
+    /// Counts the statement as failed unless all its rows were taken.
     fn drop(&mut self) {
         let Planned { server, asker, sql, started, .. } = &self.planned;
         let (report, took) = (self.report(), started.elapsed());

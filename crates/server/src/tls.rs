@@ -18,7 +18,7 @@ use tokio_rustls::server::TlsStream;
 /// How long a client may take to begin.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Connections whose handshakes are done and nobody has taken yet.
+/// Connections that wait behind their handshake for the server to take them.
 const READY: usize = 64;
 
 /// A certificate and its key, for one protocol.

@@ -35,7 +35,7 @@ pub struct Verifier {
 #[derive(Debug)]
 pub struct Users {
     by_name: HashMap<String, Verifier>,
-    /// What salts of names that nobody has are made of.
+    /// Key for the salts of unknown names, and for tokens.
     secret: [u8; 32],
 }
 
@@ -80,7 +80,7 @@ impl Users {
         Verifier { iterations, salt, stored_key: none.clone(), server_key: none, is_nobodys: true }
     }
 
-    /// Whether a password is that of a user. It takes as long for a name that nobody has.
+    /// Whether a password is that of a user. The check takes as long for an unknown name.
     pub fn is_right(&self, name: &str, password: &str) -> bool {
         let verifier = self.verifier(name);
         let [stored_key, _] = keys(password, &verifier.salt, verifier.iterations);

@@ -80,7 +80,7 @@ fn decimal(text: &str) -> Result<String, Failure> {
     Ok(format!("CAST('{sign}{whole}{point}{behind}' AS decimal({}, {scale}))", digits.len().max(1)))
 }
 
-/// Bytes as `\x` and hexadecimal digits, or with `\\` and octal digits for what is no letter.
+/// Bytes in PostgreSQL's hex format (`\x00ff`) or its escape format (`\000`).
 fn bytes(text: &str) -> Result<String, Failure> {
     let wrong =
         || broken("bytes are \\x and hexadecimal digits, or letters and \\ with octal digits");

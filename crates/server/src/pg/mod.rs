@@ -59,7 +59,7 @@ use crate::users::{self, Users};
 /// How long a client may take to say who it is.
 const STARTUP: Duration = Duration::from_secs(30);
 
-/// Connections of which nobody knows yet whose they are, at a time.
+/// Connections that may wait for their login at a time.
 const STRANGERS_MAX: usize = 256;
 
 /// Messages that wait for the one that is answered.

@@ -29,7 +29,7 @@ impl Out {
         Self { writer, buffer: BytesMut::new() }
     }
 
-    /// Sends what there is.
+    /// Sends the buffer.
     ///
     /// # Errors
     /// The client has gone, or reads nothing.
@@ -46,7 +46,7 @@ impl Out {
         tokio::time::timeout(PATIENCE, self.writer.flush()).await?
     }
 
-    /// Sends what there is, if it is much.
+    /// Sends the buffer when it is full.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).

@@ -129,7 +129,7 @@ pub fn of_arrow(data_type: &DataType) -> (u32, i32) {
     (oid, -1)
 }
 
-/// An array has elements that are no arrays themselves; what is deeper is told as JSON.
+/// An array has elements that are no arrays themselves; deeper lists are sent as JSON.
 fn array_of(element: &DataType) -> u32 {
     let (oid, _) = of_arrow(element);
     of_oid(oid).filter(|known| known.oid != JSON).map_or(JSON, |known| known.array)

@@ -10,7 +10,7 @@
 //!                     x::regclass, OPERATOR(..), COLLATE ─► what the engine knows
 //! ```
 //!
-//! Tables of what is not here (indexes, triggers, ..) have no rows, and subqueries over them are NULL.
+//! Tables of indexes, triggers and the like have no rows, and subqueries over them are NULL.
 
 mod about;
 mod calls;

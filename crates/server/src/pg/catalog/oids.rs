@@ -5,7 +5,7 @@ use crate::pg::types::TYPES;
 /// The number of the first table: smaller ones are the system's.
 const FIRST_OID: u32 = 16_384;
 
-/// The number of a table of a name: the same each time, without a list of what was there before.
+/// The number of a table, made of its name, so that it stays the same.
 pub fn oid_of(name: &str) -> u32 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -194,7 +194,7 @@ impl<'a> Rewrite<'a> {
         self.is_changed = true;
     }
 
-    /// A selection from what there is nothing of has no rows, whatever else it says: its columns are NULL.
+    /// A SELECT that needs rows of an empty table has no rows: its columns become NULL.
     fn of_nothing(&mut self, select: &mut Select) {
         let is_grouped =
             !matches!(&select.group_by, GroupByExpr::Expressions(by, _) if by.is_empty());
@@ -234,7 +234,7 @@ impl<'a> Rewrite<'a> {
         }
     }
 
-    /// A subquery over what there is nothing of.
+    /// Replaces a subquery over an empty table by its result.
     fn subquery(&mut self, expr: &mut Expr) {
         match expr {
             Expr::Subquery(query) if is_of_nothing(query) => self.put(expr, "CAST(NULL AS TEXT)"),
@@ -445,7 +445,7 @@ fn null_like(expr: &Expr) -> &'static str {
     }
 }
 
-/// Whether a condition is that a type is of a kind of which there is none.
+/// Whether a condition asks for a kind of type that the catalog never lists.
 fn asks_for_no_type(condition: &Expr) -> bool {
     let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = condition else { return false };
     let is_kind = match left.as_ref() {
