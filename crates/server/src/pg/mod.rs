@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - [`wire`]: messages. [`out`]: those to the client, and the patience with it. [`scram`]: proofs of passwords.
-//! - [`session`]: prepared statements, portals, cursors, transactions, COPY to the client.
+//! - [`session`]: simple queries, cursors, transactions, COPY to the client. [`extended`]: prepared statements and portals.
 //! - [`words`]: which statements are the protocol's own. [`settings`]: settings that only its clients know.
 //! - [`types`], [`encode`], [`decode`], [`copy`]: values as texts and as PostgreSQL's own bytes. [`inferred`]: types of parameters
 //!   that a cast says.
@@ -23,6 +23,7 @@ mod catalog;
 mod copy;
 mod decode;
 mod encode;
+mod extended;
 mod inferred;
 mod out;
 mod portal;
