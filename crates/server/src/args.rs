@@ -106,7 +106,7 @@ pub struct ServeArgs {
     /// The key of the certificate.
     #[arg(long, requires = "tls_certificate", value_name = "PEM")]
     pub tls_key: Option<PathBuf>,
-    /// Connections of PostgreSQL's clients at a time.
+    /// Connections of PostgreSQL's clients at a time, and as many of HTTP's.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
 }

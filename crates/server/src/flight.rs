@@ -10,7 +10,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_flight::decode::FlightRecordBatchStream;
@@ -32,9 +32,6 @@ use arrow_flight::{
     HandshakeResponse, IpcMessage, SchemaAsIpc, Ticket,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
 use headrace_engine::Session;
@@ -52,7 +49,8 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::pg::{DATABASE, literals};
 use crate::server::{LEVERS, Server, all_columns, until};
 use crate::statement::{Asker, Planned, plan};
-use crate::tls::{Tls, TlsListener};
+use crate::tls::{self, Tls};
+use crate::users::now_s;
 
 /// How long a token is taken.
 const TOKEN: Duration = Duration::from_secs(24 * 3600);
@@ -61,12 +59,6 @@ const TOKEN: Duration = Duration::from_secs(24 * 3600);
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 const SCHEMA: &str = "public";
-
-/// Some clients leave the padding out.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 type Rows = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
 
@@ -142,6 +134,7 @@ pub async fn serve(
     tls: Option<Tls>,
     mut ending: watch::Receiver<bool>,
 ) -> Result<(), String> {
+    let shut = ending.clone();
     let ended = async move { until(&mut ending).await };
     let about = Arc::new(about(server.is_writable).map_err(|error| error.to_string())?);
     let service = FlightServiceServer::new(FlightDoor { server, about });
@@ -149,8 +142,8 @@ pub async fn serve(
     let router = tonic::transport::Server::builder().add_service(service);
     let served = match tls {
         Some(tls) => {
-            let listener = TlsListener::new(listener, tls).map_err(|error| error.to_string())?;
-            router.serve_with_incoming_shutdown(listener.stream(), ended).await
+            let incoming = tls::handshaken(listener, tls, shut);
+            router.serve_with_incoming_shutdown(incoming, ended).await
         }
         None => {
             let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
@@ -184,20 +177,7 @@ impl FlightDoor {
         let given =
             given.ok_or_else(|| Status::unauthenticated("a name and its password are needed"))?;
         let wrong = || Status::unauthenticated("the name, its password or the token is wrong");
-        let (scheme, rest) = given.split_once(' ').ok_or_else(wrong)?;
-        let name = match scheme.to_ascii_lowercase().as_str() {
-            "basic" => {
-                let text =
-                    LENIENT.decode(rest.trim()).ok().and_then(|text| String::from_utf8(text).ok());
-                let text = text.ok_or_else(wrong)?;
-                let (name, password) = text.split_once(':').ok_or_else(wrong)?;
-                let is_right = tokio::task::block_in_place(|| users.is_right(name, password));
-                is_right.then(|| name.to_string())
-            }
-            "bearer" => users.of_token(rest.trim(), now_s()),
-            _ => None,
-        };
-        Ok(Asker { name: name.ok_or_else(wrong)?, may_write: true })
+        Ok(Asker { name: users.of_header(given).ok_or_else(wrong)?, may_write: true })
     }
 
     async fn plan(&self, asker: &Asker, handle: &Handle) -> Result<Planned, Status> {
@@ -284,10 +264,6 @@ fn plain_field(field: &Arc<Field>) -> Arc<Field> {
         _ => return Arc::clone(field),
     };
     Arc::new(field.as_ref().clone().with_data_type(data_type))
-}
-
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {

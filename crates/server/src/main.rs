@@ -7,7 +7,7 @@
 //!  ADBC, JDBC ─ flight ─┘
 //! ```
 //!
-//! - [`args`]: the command line. [`server`]: what all requests share. [`tls`]: certificates.
+//! - [`args`]: the command line. [`server`]: what all requests share. [`connections`], [`tls`]: who comes.
 //! - [`users`]: names and verifiers of passwords, as PostgreSQL keeps them.
 //! - [`admission`]: how many statements run at a time, and whose is next; small ones do not wait for large ones.
 //! - [`statement`]: one statement of a user, from its text to its stream. [`open`]: answers that are open, and left by their readers.
@@ -27,6 +27,7 @@
 
 mod admission;
 mod args;
+mod connections;
 mod flight;
 mod http;
 mod mcp;
@@ -130,10 +131,10 @@ async fn serve(args: ServeArgs, work: Work) -> Result<(), String> {
     let users = args.users.as_deref().map(Users::read).transpose()?;
     let server = Arc::new(Server::new(&args.tables, users, work).await?);
     let (end, ending) = watch::channel(false);
+    let connections_max = args.max_connections as usize;
     let mut doors = JoinSet::new();
     if let Some(listener) = pg_listener {
         told("postgres", &listener, &server)?;
-        let connections_max = args.max_connections as usize;
         let door = PgDoor::new(Arc::clone(&server), pg_tls, connections_max, ending.clone());
         doors.spawn(async move {
             Arc::new(door).serve(listener).await;
@@ -142,7 +143,12 @@ async fn serve(args: ServeArgs, work: Work) -> Result<(), String> {
     }
     if let Some(listener) = http_listener {
         told(if http_tls.is_some() { "https" } else { "http" }, &listener, &server)?;
-        doors.spawn(http::serve(Arc::clone(&server), listener, http_tls, ending.clone()));
+        let served =
+            http::serve(Arc::clone(&server), listener, http_tls, connections_max, ending.clone());
+        doors.spawn(async move {
+            served.await;
+            Ok(())
+        });
     }
     if let Some(listener) = flight_listener {
         told(if flight_tls.is_some() { "grpc+tls" } else { "grpc" }, &listener, &server)?;

@@ -1,7 +1,6 @@
 //! TLS for what others can hear.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +10,11 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+use crate::connections;
 
 /// How long a client may take to begin.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -61,60 +62,20 @@ impl Tls {
     }
 }
 
-/// Connections whose handshakes are done: one that takes long keeps nobody waiting.
-pub struct TlsListener {
-    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
-    address: SocketAddr,
-}
-
-impl TlsListener {
-    /// Of a listener.
-    ///
-    /// # Errors
-    /// It has no address.
-    pub fn new(listener: TcpListener, tls: Tls) -> io::Result<Self> {
-        let address = listener.local_addr()?;
-        let (sender, ready) = mpsc::channel(READY);
-        tokio::spawn(async move {
-            while !sender.is_closed() {
-                let Ok((socket, from)) = listener.accept().await else {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                };
-                let (tls, sender) = (tls.clone(), sender.clone());
-                tokio::spawn(async move {
-                    if let Ok(stream) = tls.accept(socket).await {
-                        let _ = sender.send((stream, from)).await;
-                    }
-                });
+/// Connections whose handshakes are done, until the server ends: one that takes long keeps nobody waiting.
+pub fn handshaken(
+    listener: TcpListener,
+    tls: Tls,
+    ending: watch::Receiver<bool>,
+) -> impl Stream<Item = io::Result<TlsStream<TcpStream>>> {
+    let (sender, ready) = mpsc::channel(READY);
+    tokio::spawn(connections::each(listener, ending, move |socket| {
+        let (tls, sender) = (tls.clone(), sender.clone());
+        async move {
+            if let Ok(stream) = tls.accept(socket).await {
+                let _ = sender.send(Ok(stream)).await;
             }
-        });
-        Ok(Self { ready, address })
-    }
-}
-
-impl TlsListener {
-    /// The connections.
-    pub fn stream(self) -> impl Stream<Item = io::Result<TlsStream<TcpStream>>> {
-        futures::stream::unfold(self, |mut listener| async move {
-            let (taken, _) = listener.ready.recv().await?;
-            Some((Ok(taken), listener))
-        })
-    }
-}
-
-impl axum::serve::Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        match self.ready.recv().await {
-            Some(taken) => taken,
-            None => std::future::pending().await,
         }
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        Ok(self.address)
-    }
+    }));
+    futures::stream::unfold(ready, |mut ready| async move { Some((ready.recv().await?, ready)) })
 }

@@ -10,15 +10,25 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
+use base64::alphabet;
 use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::{digest, hmac, pbkdf2};
 
 const ITERATIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(4095);
 const SALT_BYTES: usize = 16;
 const KIND: &str = "SCRAM-SHA-256$";
+
+/// Some clients leave the padding out.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// What is known of a password.
 #[derive(Clone, Debug)]
@@ -35,8 +45,11 @@ pub struct Verifier {
 #[derive(Debug)]
 pub struct Users {
     by_name: HashMap<String, Verifier>,
-    /// Key for the salts of unknown names, and for tokens.
+    /// Key for the salts of unknown names, for tokens, and for the passwords of `seen`.
     secret: [u8; 32],
+    /// The last right password of each user, signed: each request of HTTP brings it, and to derive its keys takes
+    /// milliseconds by intention.
+    seen: Mutex<HashMap<String, hmac::Tag>>,
 }
 
 impl Users {
@@ -62,7 +75,7 @@ impl Users {
         }
         match users.is_empty() {
             true => Err(format!("{place}: there are no users")),
-            false => Ok(Self { by_name: users, secret: random()? }),
+            false => Ok(Self { by_name: users, secret: random()?, seen: Mutex::default() }),
         }
     }
 
@@ -80,12 +93,56 @@ impl Users {
         Verifier { iterations, salt, stored_key: none.clone(), server_key: none, is_nobodys: true }
     }
 
+    /// Whose `Authorization` header it is: a name and its password (Basic), or a token (Bearer).
+    pub fn of_header(&self, value: &str) -> Option<String> {
+        let (scheme, rest) = value.split_once(' ')?;
+        match scheme.to_ascii_lowercase().as_str() {
+            "basic" => {
+                let (name, password) = basic(rest)?;
+                let is_right = self.was_right(&name, &password)
+                    || tokio::task::block_in_place(|| self.is_right(&name, &password));
+                is_right.then_some(name)
+            }
+            "bearer" => self.of_token(rest.trim(), now_s()),
+            _ => None,
+        }
+    }
+
     /// Whether a password is that of a user. The check takes as long for an unknown name.
-    pub fn is_right(&self, name: &str, password: &str) -> bool {
+    fn is_right(&self, name: &str, password: &str) -> bool {
         let verifier = self.verifier(name);
         let [stored_key, _] = keys(password, &verifier.salt, verifier.iterations);
-        is_same(&stored_key, &verifier.stored_key) && !verifier.is_nobodys
+        let is_right = is_same(&stored_key, &verifier.stored_key) && !verifier.is_nobodys;
+        if is_right {
+            let signed = hmac::sign(&self.key(), password_of(name, password).as_bytes());
+            self.seen.lock().insert(name.to_string(), signed);
+        }
+        is_right
     }
+
+    /// Whether it is the one that was right before.
+    fn was_right(&self, name: &str, password: &str) -> bool {
+        let Some(signed) = self.seen.lock().get(name).copied() else { return false };
+        let given = password_of(name, password);
+        hmac::verify(&self.key(), given.as_bytes(), signed.as_ref()).is_ok()
+    }
+}
+
+/// What is signed of a password that was right; no token begins so.
+fn password_of(name: &str, password: &str) -> String {
+    format!("password of {name}:{password}")
+}
+
+/// The name and the password of Basic authentication.
+fn basic(encoded: &str) -> Option<(String, String)> {
+    let text = String::from_utf8(LENIENT.decode(encoded.trim()).ok()?).ok()?;
+    let (name, password) = text.split_once(':')?;
+    Some((name.to_string(), password.to_string()))
+}
+
+/// Seconds since 1970.
+pub fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Tokens of users: a name and until when, signed. They end with this process.

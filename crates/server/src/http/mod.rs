@@ -12,34 +12,32 @@
 
 mod answer;
 mod begun;
+mod connection;
 mod lines;
 
 use std::sync::Arc;
 
 use arrow_schema::{Field, SchemaRef};
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::body::Body;
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use headrace_engine::Session;
 use headrace_engine::failure::{Class, Failure};
 use headrace_engine::sql::type_name;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
-use crate::server::{LEVERS, Server, all_columns, until};
+use crate::connections;
+use crate::server::{LEVERS, Server, all_columns};
 use crate::statement::{Asker, plan};
-use crate::tls::{Tls, TlsListener};
+use crate::tls::Tls;
 use answer::{Format, failed};
-
-/// The longest statement.
-const STATEMENT_BYTES_MAX: usize = 16 << 20;
 
 /// Who asks where nobody is asked for a password.
 const NOBODY: &str = "local";
@@ -51,18 +49,17 @@ pub async fn serve(
     server: Arc<Server>,
     listener: TcpListener,
     tls: Option<Tls>,
-    mut ending: watch::Receiver<bool>,
-) -> Result<(), String> {
-    let ended = async move { until(&mut ending).await };
+    connections_max: usize,
+    ending: watch::Receiver<bool>,
+) {
     let routes = routes(server);
-    let served = match tls {
-        Some(tls) => {
-            let listener = TlsListener::new(listener, tls).map_err(|error| error.to_string())?;
-            axum::serve(listener, routes).with_graceful_shutdown(ended).await
-        }
-        None => axum::serve(listener, routes).with_graceful_shutdown(ended).await,
-    };
-    served.map_err(|error| error.to_string())
+    let places = Arc::new(Semaphore::new(connections_max));
+    connections::each(listener, ending.clone(), |socket| {
+        let (tls, routes, ending) = (tls.clone(), routes.clone(), ending.clone());
+        let place = Arc::clone(&places).try_acquire_owned().ok();
+        async move { connection::serve(socket, tls, routes, place.is_some(), ending).await }
+    })
+    .await;
 }
 
 fn routes(server: Arc<Server>) -> Router {
@@ -72,43 +69,30 @@ fn routes(server: Arc<Server>) -> Router {
         .route("/query", get(query).post(statement))
         .route("/metrics", get(metrics))
         .layer(middleware::from_fn_with_state(Arc::clone(&server), checked));
-    asked
-        .route("/health", get(|| async { "ok\n" }))
-        .layer(DefaultBodyLimit::max(STATEMENT_BYTES_MAX))
-        .with_state(server)
+    asked.route("/health", get(|| async { "ok\n" })).with_state(server)
 }
 
 /// Lets in whoever may ask, and tells the routes who that is.
 async fn checked(
     State(server): State<Arc<Server>>,
-    mut request: axum::extract::Request,
+    request: axum::extract::Request,
     next: Next,
 ) -> Response {
-    // Where no password is asked for, a page elsewhere could have a name of its own lead here.
-    let is_misled = server.users.is_none() && !names_this_machine(request.headers());
-    if is_misled || is_of_another_site(request.headers()) {
-        let failure = Failure::new(Class::Forbidden, "a request of another site's page");
-        return failed(&failure);
-    }
-    let name = match &server.users {
-        None => NOBODY.to_string(),
-        Some(users) => {
-            let given = credentials(request.headers());
-            // The check takes some time of a core by intention.
-            let right = given.filter(|(name, password)| {
-                tokio::task::block_in_place(|| users.is_right(name, password))
-            });
-            let Some((name, _)) = right else {
-                let challenge =
-                    [(header::WWW_AUTHENTICATE, "Basic realm=\"headrace\", charset=\"UTF-8\"")];
-                let text = "a name and its password are needed\n";
-                return (StatusCode::UNAUTHORIZED, challenge, text).into_response();
-            };
-            name
+    let (mut parts, body) = request.into_parts();
+    let name = match who(&server, &parts.headers) {
+        Ok(name) => name,
+        Err(refusal) => {
+            connection::drain(&parts.headers, body).await;
+            return refusal;
         }
     };
-    let may_write = request.method() == axum::http::Method::POST;
-    request.extensions_mut().insert(Asker { name, may_write });
+    let statement = match connection::whole(body).await {
+        Ok(statement) => statement,
+        Err(refusal) => return refusal,
+    };
+    let may_write = parts.method == axum::http::Method::POST;
+    parts.extensions.insert(Asker { name, may_write });
+    let request = axum::extract::Request::from_parts(parts, Body::from(statement));
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -116,6 +100,26 @@ async fn checked(
     let frames = HeaderValue::from_static("frame-ancestors 'none'");
     headers.insert(header::CONTENT_SECURITY_POLICY, frames);
     response
+}
+
+/// Who asks.
+///
+/// # Errors
+/// The answer to one who may not.
+fn who(server: &Server, headers: &HeaderMap) -> Result<String, Response> {
+    // Where no password is asked for, a page elsewhere could have a name of its own lead here.
+    let is_misled = server.users.is_none() && !names_this_machine(headers);
+    if is_misled || is_of_another_site(headers) {
+        let failure = Failure::new(Class::Forbidden, "a request of another site's page");
+        return Err(failed(&failure));
+    }
+    let Some(users) = &server.users else { return Ok(NOBODY.to_string()) };
+    let given = headers.get(header::AUTHORIZATION).and_then(|given| given.to_str().ok());
+    given.and_then(|given| users.of_header(given)).ok_or_else(|| {
+        let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"headrace\", charset=\"UTF-8\"")];
+        let text = "a name and its password are needed\n";
+        (StatusCode::UNAUTHORIZED, challenge, text).into_response()
+    })
 }
 
 /// Whether a browser says that a page from elsewhere makes the request.
@@ -141,15 +145,6 @@ fn names_this_machine(headers: &HeaderMap) -> bool {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     let address = name.parse::<std::net::IpAddr>();
     name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
-}
-
-fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
-    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, encoded) = given.split_once(' ')?;
-    let is_basic = scheme.eq_ignore_ascii_case("basic");
-    let text = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
-    let (name, password) = text.split_once(':')?;
-    is_basic.then(|| (name.to_string(), password.to_string()))
 }
 
 async fn page() -> Response {
@@ -288,19 +283,6 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(names_this_machine(&headers(&[("host", host)])), is_own, "{host}");
-        }
-    }
-
-    #[test]
-    fn passwords_come_as_basic_authentication() {
-        let of = |value: &str| credentials(&headers(&[("authorization", value)]));
-        let encoded = STANDARD.encode("ada:pen:cil");
-        assert_eq!(of(&format!("Basic {encoded}")), Some(("ada".into(), "pen:cil".into())));
-        assert_eq!(of(&format!("basic  {encoded}")), Some(("ada".into(), "pen:cil".into())));
-        for wrong in
-            ["Basic", "Basic !", "Bearer YTpi", &format!("Basic {}", STANDARD.encode("ada"))]
-        {
-            assert_eq!(of(wrong), None, "{wrong}");
         }
     }
 }

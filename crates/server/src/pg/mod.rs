@@ -52,7 +52,8 @@ use self::scram::Exchange;
 use self::session::{PgSession, Signals, put_negotiation};
 use self::wire::{Broken, First, MESSAGE_BYTES_MAX, Message, STRANGER_BYTES_MAX};
 pub use self::words::Command;
-use crate::server::{Server, until};
+use crate::connections;
+use crate::server::Server;
 use crate::statement::Asker;
 use crate::tls::Tls;
 use crate::users::{self, Users};
@@ -117,28 +118,13 @@ impl PgDoor {
 
     /// Takes connections until the server ends, and then waits for what they do.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
-        let mut ending = self.ending.clone();
-        let mut connections = tokio::task::JoinSet::new();
-        loop {
-            tokio::select! {
-                taken = listener.accept() => match taken {
-                    Ok((socket, _)) => {
-                        connections.spawn(Arc::clone(&self).connection(socket));
-                    }
-                    // Such as no more open files: those who are served give theirs back.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-                },
-                () = until(&mut ending) => break,
-                Some(_) = connections.join_next() => {}
-            }
-        }
-        while connections.join_next().await.is_some() {}
+        let ending = self.ending.clone();
+        connections::each(listener, ending, |socket| Arc::clone(&self).connection(socket)).await;
     }
 
     async fn connection(self: Arc<Self>, socket: TcpStream) {
         // Whoever comes when there are so many of them is left at once.
         let Ok(stranger) = Arc::clone(&self.strangers).try_acquire_owned() else { return };
-        let _ = socket.set_nodelay(true);
         let place = Arc::clone(&self.places).try_acquire_owned().ok();
         let begun = tokio::time::timeout(STARTUP, self.begin(socket, place.is_some()));
         let begun = begun.await;
