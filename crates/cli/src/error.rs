@@ -63,6 +63,11 @@ impl CliError {
         self
     }
 
+    /// The cause alone.
+    pub fn into_cause(self) -> String {
+        self.cause
+    }
+
     /// Whether it has a remedy.
     pub fn has_hint(&self) -> bool {
         self.hint.is_some()

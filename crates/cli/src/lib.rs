@@ -25,7 +25,7 @@ mod error;
 mod gpu;
 mod gpu_service;
 mod machine;
-mod manual;
+pub mod manual;
 mod memory;
 mod model;
 mod ooc;

@@ -19,19 +19,26 @@ pub struct CompletionsArgs {
 /// `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// Write a page for each command to this folder; without it the page of headrace goes to standard output.
+    /// Write a page for each command to this folder; without it the page of the program goes to standard output.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
 
 /// Prints the completions of a shell for a command line.
+///
+/// # Errors
+/// Standard output cannot be written.
 pub fn completions(args: &CompletionsArgs, mut cli: Command) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut cli, "headrace", &mut text);
+    let name = cli.get_name().to_string();
+    clap_complete::generate(args.shell, &mut cli, name, &mut text);
     print(&String::from_utf8_lossy(&text))
 }
 
 /// Writes the pages of the manual.
+///
+/// # Errors
+/// The folder, or standard output, cannot be written.
 pub fn pages(args: &ManArgs, cli: Command) -> Result<()> {
     let Some(folder) = &args.out else {
         let mut page = Vec::new();

@@ -45,7 +45,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use headrace_cli::manual;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -78,6 +79,12 @@ fn main() -> ExitCode {
                 mcp::serve(Arc::new(Server::new(&args, None, work).await?)).await
             }),
             Command::User { name } => user_line(&name),
+            Command::Completions(args) => {
+                manual::completions(&args, Args::command()).map_err(|error| error.into_cause())
+            }
+            Command::Man(args) => {
+                manual::pages(&args, Args::command()).map_err(|error| error.into_cause())
+            }
         };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -32,6 +32,9 @@ const HEAD: Duration = Duration::from_secs(60);
 /// How long it may take to send the body.
 const BODY: Duration = Duration::from_secs(60);
 
+/// The answer to a request that is not taken.
+pub type Refusal = Box<Response>;
+
 /// Serves a connection to its end, or until the server's: what is answered then is still sent.
 pub async fn serve(
     mut socket: TcpStream,
@@ -95,19 +98,19 @@ async fn drained(mut body: axum::body::BodyDataStream, already_bytes: usize) {
 ///
 /// # Errors
 /// The answer to one that is too long, comes too slowly, or breaks off.
-pub async fn whole(body: Body) -> Result<Bytes, Response> {
+pub async fn whole(body: Body) -> Result<Bytes, Refusal> {
     let read = async {
         let mut body = body.into_data_stream();
         let mut bytes = Vec::new();
         while let Some(data) = body.next().await {
             let data = data.map_err(|error| {
                 let cause = format!("the statement broke off: {error}");
-                failed(&Failure::new(Class::Syntax, cause))
+                Box::new(failed(&Failure::new(Class::Syntax, cause)))
             })?;
             if bytes.len() + data.len() > STATEMENT_BYTES_MAX {
                 drained(body, bytes.len() + data.len()).await;
                 let text = format!("a statement has at most {STATEMENT_BYTES_MAX} bytes\n");
-                return Err((StatusCode::PAYLOAD_TOO_LARGE, text).into_response());
+                return Err(Box::new((StatusCode::PAYLOAD_TOO_LARGE, text).into_response()));
             }
             bytes.extend_from_slice(&data);
         }
@@ -115,6 +118,6 @@ pub async fn whole(body: Body) -> Result<Bytes, Response> {
     };
     tokio::time::timeout(BODY, read).await.unwrap_or_else(|_| {
         let text = format!("the statement did not come in {} s\n", BODY.as_secs());
-        Err((StatusCode::REQUEST_TIMEOUT, text).into_response())
+        Err(Box::new((StatusCode::REQUEST_TIMEOUT, text).into_response()))
     })
 }

@@ -38,6 +38,7 @@ use crate::server::{LEVERS, Server, all_columns};
 use crate::statement::{Asker, plan};
 use crate::tls::Tls;
 use answer::{Format, failed};
+use connection::Refusal;
 
 /// Who asks where nobody is asked for a password.
 const NOBODY: &str = "local";
@@ -83,12 +84,12 @@ async fn checked(
         Ok(name) => name,
         Err(refusal) => {
             connection::drain(&parts.headers, body).await;
-            return refusal;
+            return *refusal;
         }
     };
     let statement = match connection::whole(body).await {
         Ok(statement) => statement,
-        Err(refusal) => return refusal,
+        Err(refusal) => return *refusal,
     };
     let may_write = parts.method == axum::http::Method::POST;
     parts.extensions.insert(Asker { name, may_write });
@@ -106,19 +107,19 @@ async fn checked(
 ///
 /// # Errors
 /// The answer to one who may not.
-fn who(server: &Server, headers: &HeaderMap) -> Result<String, Response> {
+fn who(server: &Server, headers: &HeaderMap) -> Result<String, Refusal> {
     // Where no password is asked for, a page elsewhere could have a name of its own lead here.
     let is_misled = server.users.is_none() && !names_this_machine(headers);
     if is_misled || is_of_another_site(headers) {
         let failure = Failure::new(Class::Forbidden, "a request of another site's page");
-        return Err(failed(&failure));
+        return Err(Box::new(failed(&failure)));
     }
     let Some(users) = &server.users else { return Ok(NOBODY.to_string()) };
     let given = headers.get(header::AUTHORIZATION).and_then(|given| given.to_str().ok());
     given.and_then(|given| users.of_header(given)).ok_or_else(|| {
         let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"headrace\", charset=\"UTF-8\"")];
         let text = "a name and its password are needed\n";
-        (StatusCode::UNAUTHORIZED, challenge, text).into_response()
+        Box::new((StatusCode::UNAUTHORIZED, challenge, text).into_response())
     })
 }
 
