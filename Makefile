@@ -4,7 +4,7 @@ HEADRACE := $(TARGET)/debug/headrace
 RELEASE := $(TARGET)/release/headrace
 export PG_CONFIG ?= $(shell command -v pg_config)
 
-.PHONY: demo test fuzz lint bench release wheel install postgres demo-postgres install-postgres test-gpu gpu-bundle clean
+.PHONY: demo test fuzz lint bench release wheel packages test-packages site install postgres demo-postgres install-postgres test-gpu gpu-bundle clean
 
 demo:
 	scripts/setup build
@@ -42,6 +42,20 @@ install: release
 wheel:
 	scripts/setup test
 	scripts/build-wheel release
+
+# What a release consists of, in target/packages: wheel, archives, packages of Debian, for the extension too; then what they
+# do in systems that have nothing else.
+packages:
+	scripts/setup packages
+	scripts/packages
+
+test-packages:
+	tests/packages/run $(TARGET)/packages
+
+# The documentation as a site, in target/site.
+site:
+	scripts/setup test
+	scripts/site
 
 # The extension's files and their archive, for the server whose pg_config is PG_CONFIG.
 postgres:
