@@ -300,4 +300,5 @@ def test_what_is_written_stays(data, tmp_path):
     server = Server(folder)
     with psycopg.connect(server.dsn) as connection:
         assert connection.execute("select count(*) from made").fetchone() == (100,)
+        assert connection.execute("select n from shown").fetchone() == (100,)
     assert server.stop() == 0

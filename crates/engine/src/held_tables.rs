@@ -37,6 +37,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use crate::fixes::sort_reservations::shared;
+use crate::fixes::unread_joins::{Readers, watched};
 use crate::planner_memory::batch_bytes;
 
 /// A batch whose buffers hold so many times what its rows take is copied: it is a part of something larger.
@@ -49,6 +50,7 @@ const PART_OF_LARGER: usize = 2;
 pub async fn with_table_made(
     session: &SessionContext,
     budget: &Arc<MemoryBudget>,
+    readers: &Arc<Readers>,
     logical: LogicalPlan,
 ) -> Result<LogicalPlan> {
     let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = &logical else {
@@ -60,7 +62,7 @@ pub async fn with_table_made(
         return Ok(logical);
     }
     let input = session.execute_logical_plan(LogicalPlan::clone(&create.input)).await?;
-    let plan = input.create_physical_plan().await?;
+    let plan = watched(input.create_physical_plan().await?, readers)?;
     let context = TaskContext::from(&*session.state_ref().read());
     let context = Arc::new(shared(context, &plan));
     let table = HeldTable::made(create, plan, context, budget).await?;

@@ -13,10 +13,11 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 
 use crate::copy::ArrowSink;
 use crate::fixes::sort_reservations::shared;
+use crate::fixes::unread_joins::{Readers, watched};
 use crate::session::Session;
 
 impl Session {
-    /// From now on, tables that are made of queries are files of this folder.
+    /// From now on, tables that are made of queries, and views, are files of this folder.
     pub fn keep_tables_in(&self, folder: impl Into<PathBuf>) {
         self.home.set(folder.into());
     }
@@ -25,7 +26,11 @@ impl Session {
     ///
     /// # Errors
     /// A name that is taken or names no file, constraints, the query's own.
-    pub(crate) async fn create_file(&self, logical: &LogicalPlan) -> Result<bool> {
+    pub(crate) async fn create_file(
+        &self,
+        logical: &LogicalPlan,
+        readers: &Arc<Readers>,
+    ) -> Result<bool> {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = logical else {
             return Ok(false);
         };
@@ -37,6 +42,7 @@ impl Session {
             let sink = ArrowSink::new(path.clone(), input.schema());
             let plan: Arc<dyn ExecutionPlan> =
                 Arc::new(DataSinkExec::new(input, Arc::new(sink), None));
+            let plan = watched(plan, readers)?;
             let context = TaskContext::from(&*self.context().state_ref().read());
             collect(Arc::clone(&plan), Arc::new(shared(context, &plan))).await?;
             self.register_as(create.name.table(), &path).await?;
@@ -47,9 +53,7 @@ impl Session {
     /// The file that a table is to be written to; `None` if it is there and may be.
     fn file_to_be(&self, create: &CreateMemoryTable, folder: &Path) -> Result<Option<PathBuf>> {
         let name = create.name.table();
-        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
-            return plan_err!("no file can be called {name}.arrow");
-        }
+        check_file_name(name)?;
         if create.constraints.iter().next().is_some() {
             return plan_err!(
                 "a file has no constraints\nhint: make {name} without them, or in a session that has no folder opened"
@@ -68,5 +72,13 @@ impl Session {
                 "there is a table {name}\nhint: CREATE OR REPLACE TABLE {name} writes its file anew"
             ),
         }
+    }
+}
+
+/// Refuses what cannot be the name of a file that is seen.
+pub fn check_file_name(name: &str) -> Result<()> {
+    match name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
+        true => plan_err!("no file can be called {name}"),
+        false => Ok(()),
     }
 }

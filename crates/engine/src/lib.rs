@@ -86,6 +86,7 @@ mod folder_values;
 mod held_tables;
 mod home;
 mod home_folder;
+mod kept_views;
 mod limits;
 mod opened;
 mod packed;

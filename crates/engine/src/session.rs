@@ -49,6 +49,7 @@ use crate::fixes::deep_expressions::OnLargeStack;
 use crate::fixes::extremes;
 use crate::fixes::parts::{InParts, Restoring};
 use crate::fixes::stars::{Everything, OfSubqueries};
+use crate::fixes::unread_joins::{Reader, Readers, watched};
 use crate::functions;
 use crate::held_tables::with_table_made;
 use crate::home_folder::Home;
@@ -282,8 +283,11 @@ impl Session {
     /// A path that cannot be read.
     pub async fn register_place(&self, path: &Path) -> Result<Found> {
         let place = path.to_path_buf();
-        let found = blocking(move || find_tables(&place)).await?;
+        let mut found = blocking(move || find_tables(&place)).await?;
         self.tables.add(&found.tables);
+        let unread = self.add_views(&found.views).await;
+        found.views.retain(|view| !unread.contains(&view.path));
+        found.unknown.extend(unread);
         Ok(found)
     }
 
@@ -344,6 +348,9 @@ impl Session {
         let (started, traffic) = (Instant::now(), traffic());
         let limit = statement_timeout_of(self.context.state_ref().read().config_options());
         let waiting = Waiting::new(self.is_apart, started, limit);
+        let readers = Arc::<Readers>::default();
+        // A CREATE TABLE of a query runs it while it is planned.
+        let planning = readers.one();
         let cached = match given.is_empty() {
             true => self.plans.get(text, &self.context, self.is_apart).await?,
             false => None,
@@ -352,8 +359,11 @@ impl Session {
         let (KnownPlan { plan, headers, loan }, staging, notes) = match cached {
             Some(known) => (known, None, Vec::new()),
             None => {
-                let (session, text) = (self.clone(), text.to_string());
-                waiting.work(move || async move { session.plan_caught(&text, given).await }).await?
+                let (session, text, readers) =
+                    (self.clone(), text.to_string(), Arc::clone(&readers));
+                let planned =
+                    move || async move { session.plan_caught(&text, given, &readers).await };
+                waiting.work(planned).await?
             }
         };
         let context = match plan_cached {
@@ -362,6 +372,8 @@ impl Session {
         };
         let context = Arc::new(planner_memory::shared(context, &plan));
         let planning_ms = started.elapsed().as_secs_f64() * 1e3;
+        drop(planning);
+        let plan = watched(plan, &readers)?;
         let runner = Arc::clone(&self.runner);
         let before = runner.progress().given();
         let staging = staging.map(Arc::new);
@@ -371,6 +383,7 @@ impl Session {
             loan: loan.map(Arc::new),
             waiting,
             context,
+            readers,
             staging,
             notes,
             runner,
@@ -386,9 +399,10 @@ impl Session {
         &self,
         text: &str,
         given: GivenTables,
+        readers: &Arc<Readers>,
     ) -> Result<(KnownPlan, Option<Staging>, Vec<String>)> {
         let mut notes = Vec::new();
-        let planned = caught(OnLargeStack::new(self.plan(text, given, &mut notes))).await;
+        let planned = caught(OnLargeStack::new(self.plan(text, given, readers, &mut notes))).await;
         planned.map(|(plan, staging)| (plan, staging, notes))
     }
 
@@ -396,6 +410,7 @@ impl Session {
         &self,
         text: &str,
         given: GivenTables,
+        readers: &Arc<Readers>,
         notes: &mut Vec<String>,
     ) -> Result<(KnownPlan, Option<Staging>)> {
         let state = self.context.state();
@@ -422,7 +437,7 @@ impl Session {
             self.plans.clear();
             return Ok((KnownPlan { plan, headers, loan: None }, staging));
         }
-        if self.create_file(&logical).await? {
+        if self.create_file(&logical, readers).await? {
             self.plans.clear();
             return Ok((nothing_left(), None));
         }
@@ -437,8 +452,17 @@ impl Session {
             tokio::task::yield_now().await;
         }
         let change = Change::of(&logical);
-        let logical = with_table_made(&self.context, self.runner.budget(), logical).await?;
+        let kept = self.keep_view(&logical, text).await?;
+        let logical =
+            with_table_made(&self.context, self.runner.budget(), readers, logical).await?;
         let frame = self.context.execute_logical_plan(logical).await?;
+        if let Err(error) = kept.settle().await {
+            // What does not last is not there now either.
+            if let Change::View(name) = &change {
+                self.context.deregister_table(TableReference::bare(name.as_str()))?;
+            }
+            return Err(error);
+        }
         self.remembered.apply(change, text);
         let plan = match explained(&state, frame.logical_plan()).await? {
             Some(plan) => plan,
@@ -464,6 +488,7 @@ pub struct Query {
     loan: Option<Arc<Loan>>,
     waiting: Waiting,
     context: Arc<TaskContext>,
+    readers: Arc<Readers>,
     /// Where a COPY writes to.
     staging: Option<Arc<Staging>>,
     /// Found while it was planned: what is answered from statistics has no scan left.
@@ -494,7 +519,9 @@ impl Query {
     /// # Errors
     /// If the plan cannot be started; what fails later comes through the stream.
     pub fn stream(&self) -> Result<SendableRecordBatchStream> {
-        self.delivered(execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context))?)
+        let reader = self.readers.one();
+        let rows = execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context))?;
+        self.delivered(rows, reader)
     }
 
     /// As [`stream`](Self::stream), one partition of the plan after the other: all rows of a table come in its order, which
@@ -503,14 +530,19 @@ impl Query {
     /// # Errors
     /// Those of [`stream`](Self::stream).
     pub fn stream_in_order(&self) -> Result<SendableRecordBatchStream> {
+        let reader = self.readers.one();
         let (plan, context) = (Arc::clone(&self.plan), Arc::clone(&self.context));
         let partitions = 0..plan.output_partitioning().partition_count();
         let started = move |partition| plan.execute(partition, Arc::clone(&context));
         let batches = iter(partitions).map(started).try_flatten();
-        self.delivered(Box::pin(RecordBatchStreamAdapter::new(self.plan.schema(), batches)))
+        self.delivered(Box::pin(RecordBatchStreamAdapter::new(self.plan.schema(), batches)), reader)
     }
 
-    fn delivered(&self, stream: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
+    fn delivered(
+        &self,
+        stream: SendableRecordBatchStream,
+        reader: Reader,
+    ) -> Result<SendableRecordBatchStream> {
         let (headers, loan) = (self.headers.clone(), self.loan.clone());
         let explained = is_explained(self.plan.as_ref()).then(|| Arc::clone(&self.plan));
         let rename = move |batch: Result<RecordBatch>| {
@@ -522,7 +554,9 @@ impl Query {
             }
         };
         let batches = caught_stream(stream.map(rename));
-        let batches = self.waiting.clone().stream(batches);
+        let batches = self.waiting.clone().stream(batches).inspect(move |_| {
+            let _reads = &reader;
+        });
         let Some(staging) = self.staging.clone() else {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)));
         };
@@ -546,6 +580,7 @@ impl Query {
         if partitions < 2 || !only_passes(&self.plan) {
             return self.stream();
         }
+        let reader = self.readers.one();
         let streams = (0..partitions)
             .map(|partition| {
                 let rows = self.plan.execute(partition, Arc::clone(&self.context))?;
@@ -553,7 +588,7 @@ impl Query {
             })
             .collect::<Result<Vec<_>>>()?;
         let batches = iter(streams).flatten();
-        self.delivered(Box::pin(RecordBatchStreamAdapter::new(self.plan.schema(), batches)))
+        self.delivered(Box::pin(RecordBatchStreamAdapter::new(self.plan.schema(), batches)), reader)
     }
 
     /// How far it has come, while it runs and no other query of the session does.

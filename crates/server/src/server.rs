@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use arrow_schema::SchemaRef;
+use chrono::{DateTime, Utc};
 use headrace_engine::catalog::Reach;
 use headrace_engine::failure::{Failure, Levers, tables};
 use headrace_engine::{GpuService, RunnerOptions, Session, SessionOptions, Settings};
@@ -66,6 +67,7 @@ pub struct Server {
     /// Statements may use whatever this process may.
     pub reaches_all: bool,
     pub slow: Duration,
+    pub started: DateTime<Utc>,
 }
 
 impl Server {
@@ -119,6 +121,7 @@ impl Server {
             is_writable: args.writable,
             reaches_all: args.any_files,
             slow: Duration::from_secs_f64(args.slow.max(0.0)),
+            started: Utc::now(),
         })
     }
 

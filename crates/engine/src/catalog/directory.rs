@@ -25,6 +25,8 @@ pub struct FoundTable {
 pub struct Found {
     /// Sorted by path; two may have one name.
     pub tables: Vec<FoundTable>,
+    /// Views: `shown.view.sql` has the statement that makes `shown`.
+    pub views: Vec<FoundTable>,
     /// Files whose names say no kind that is read.
     pub unknown: Vec<PathBuf>,
     /// Folders seen: none is entered twice, whatever symbolic links say.
@@ -121,12 +123,29 @@ impl Found {
                 }
                 // What cannot be examined is the error of that table.
                 (Err(_), Some(_)) => files.push(path),
-                (_, None) => self.unknown.push(path),
+                (_, None) => match view_name(&path) {
+                    Some(name) => self.views.push(FoundTable { name, path }),
+                    None => self.unknown.push(path),
+                },
             }
         }
         self.add_folder(folder, is_root, has_partitions, &files);
         folders.iter().try_for_each(|folder| self.search(folder, false))
     }
+}
+
+/// How files of views end.
+const VIEW_SUFFIX: &str = ".view.sql";
+
+/// The file of a view in a folder.
+pub(crate) fn view_file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}{VIEW_SUFFIX}"))
+}
+
+/// The view that a file is.
+fn view_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?.strip_suffix(VIEW_SUFFIX)?;
+    (!name.is_empty()).then(|| name.to_string())
 }
 
 #[cfg(test)]
@@ -151,6 +170,8 @@ mod tests {
             "date.arrow",
             "x y[1].csv.gz",
             "notes.txt",
+            "shown.view.sql",
+            ".view.sql",
             ".hidden.arrow",
             "lineorder/0.arrow",
             "lineorder/1.arrow",
@@ -167,6 +188,8 @@ mod tests {
         assert_eq!(names(dir.path()), expected);
         let found = find_tables(dir.path()).unwrap();
         assert_eq!(found.unknown, [dir.path().join("notes.txt")]);
+        let [view] = found.views.as_slice() else { panic!("{:?}", found.views) };
+        assert_eq!((view.name.as_str(), &view.path), ("shown", &dir.path().join("shown.view.sql")));
         assert_eq!(names(&dir.path().join("sales")), ["sales"]);
         assert_eq!(names(&dir.path().join("x y[1].csv.gz")), ["x y[1]"]);
     }

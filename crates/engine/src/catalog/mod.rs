@@ -57,6 +57,7 @@ mod text_room;
 mod union;
 
 pub(crate) use call::{Call, is_pattern};
+pub(crate) use directory::view_file;
 pub use directory::{Found, FoundTable, find_tables};
 pub(crate) use encoding::Encoding;
 pub(crate) use format::Format;

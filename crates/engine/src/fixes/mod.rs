@@ -57,6 +57,7 @@
 //! | `string_agg(x, s ORDER BY y)` is the list of the texts in that order, with `s` between them | [`string_agg_orders`] | #8582 | `string_agg_orders` |
 //! | windows that are ordered by structs | [`struct_orders`] | #24915 | `struct_orders` |
 //! | `FROM o, unnest(o.list)`: the lists of outer rows, unnested beside those rows | [`unnested_lists`] | #13659, #10048 | `unnested_lists` |
+//! | nested loop joins that nobody reads any more | [`unread_joins`] | none known | `times::unread_joins` |
 //! | The columns of `a JOIN b USING (k)` | [`using_columns`] | #22881 | `using_columns` |
 //! | `x IN (VALUES (1), (2))` is `x IN (SELECT * FROM (VALUES ..))` | [`values_in`] | none known | `values_in` |
 //! | Rows that are known to be wide before they are made | [`wide_rows`] | none known | `batches::wide_rows` |
@@ -115,6 +116,7 @@ pub mod stars;
 pub mod string_agg_orders;
 pub mod struct_orders;
 pub mod unnested_lists;
+pub mod unread_joins;
 pub mod using_columns;
 pub mod values_in;
 mod whole_rows;

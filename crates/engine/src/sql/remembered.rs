@@ -48,6 +48,8 @@ pub enum Change {
     Deallocated(String),
     /// A view was made.
     View(String),
+    /// A view was dropped.
+    NoView(String),
 }
 
 impl Change {
@@ -63,6 +65,9 @@ impl Change {
             }
             LogicalPlan::Ddl(DdlStatement::CreateView(view)) => {
                 Self::View(view.name.table().to_string())
+            }
+            LogicalPlan::Ddl(DdlStatement::DropView(view)) => {
+                Self::NoView(view.name.table().to_string())
             }
             _ => Self::Nothing,
         }
@@ -83,6 +88,9 @@ impl Remembered {
             }
             Change::View(name) => {
                 self.views.write().insert(name, text);
+            }
+            Change::NoView(name) => {
+                self.views.write().remove(&name);
             }
         }
     }

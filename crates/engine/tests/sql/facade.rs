@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{ArrayRef, Int32Array};
 use datafusion::arrow::record_batch::RecordBatch;
@@ -289,4 +290,79 @@ async fn a_trace_records_the_races_after_it_was_started() {
     let mut json = Vec::new();
     trace.write_json(&mut json).unwrap();
     assert!(String::from_utf8(json).unwrap().contains("traceEvents"));
+}
+
+/// A join without an equality that finds nothing does not pause: it ends because nobody reads it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_join_that_nobody_reads_ends() {
+    let session = cpu_session(RunnerOptions::default());
+    let sql = "SELECT count(*) FROM generate_series(1, 4000000) AS a(x) JOIN generate_series(1, 4000000) AS b(y) \
+               ON x * y < 0";
+    let query = session.sql(sql).await.unwrap();
+    let plan = Arc::downgrade(query.plan());
+    let mut stream = query.stream().unwrap();
+    let begun = tokio::time::timeout(Duration::from_millis(500), stream.next()).await;
+    assert!(begun.is_err(), "it takes hours");
+    drop((stream, query));
+    // Threads that compute hold the plan.
+    let waited = Instant::now();
+    while plan.strong_count() > 0 {
+        assert!(waited.elapsed() < Duration::from_secs(30), "it computes on");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Rows of a statement as one text.
+async fn rows(session: &Session, sql: &str) -> String {
+    let (batches, _) = session.sql(sql).await.unwrap().collect().await.unwrap();
+    datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn views_of_a_home_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let opened = || async {
+        let session = cpu_session(RunnerOptions::default());
+        let found = session.register_place(home).await.unwrap();
+        session.keep_tables_in(home);
+        (session, found)
+    };
+    let failed = |session: Session, sql: &'static str| async move {
+        session.sql(sql).await.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let (session, _) = opened().await;
+    for sql in [
+        "CREATE TABLE t AS SELECT 1 AS a UNION ALL SELECT 2",
+        "CREATE VIEW sums AS SELECT sum(a) AS s FROM t",
+        // Its name comes before that of the view that it names.
+        "CREATE VIEW again AS SELECT s + 1 AS s FROM sums",
+        "CREATE VIEW gone AS SELECT 1",
+        "DROP VIEW gone",
+        "CREATE OR REPLACE VIEW sums AS SELECT sum(a) * 10 AS s FROM t",
+    ] {
+        rows(&session, sql).await;
+    }
+    assert!(failed(session.clone(), "CREATE VIEW sums AS SELECT 2").await.contains("sums"));
+    assert!(!home.join("gone.view.sql").exists());
+
+    let (session, found) = opened().await;
+    assert_eq!((found.views.len(), found.unknown.len()), (2, 0));
+    assert!(rows(&session, "SELECT s FROM again").await.contains("| 31 |"));
+    assert!(rows(&session, "SHOW COLUMNS FROM again").await.contains("Int64"));
+    rows(&session, "DROP VIEW again").await;
+
+    // What others have put there: another statement, no text, the name of a table, a table that is not there.
+    std::fs::write(home.join("broken.view.sql"), "DROP TABLE t").unwrap();
+    std::fs::write(home.join("binary.view.sql"), [0xff, 0xfe]).unwrap();
+    std::fs::write(home.join("t.view.sql"), "CREATE VIEW t AS SELECT 7").unwrap();
+    std::fs::write(home.join("lost.view.sql"), "CREATE VIEW lost AS SELECT * FROM nowhere")
+        .unwrap();
+    let (session, found) = opened().await;
+    assert_eq!((found.views.len(), found.unknown.len()), (3, 2), "{found:?}");
+    assert!(failed(session.clone(), "SELECT * FROM again").await.contains("again"));
+    assert!(failed(session.clone(), "SELECT * FROM broken").await.contains("CREATE VIEW"));
+    assert!(failed(session.clone(), "SELECT * FROM lost").await.contains("nowhere"));
+    assert!(rows(&session, "SELECT count(*) FROM t").await.contains("| 2 "));
+    assert!(rows(&session, "SELECT s FROM sums").await.contains("| 30 |"));
 }

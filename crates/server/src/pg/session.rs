@@ -341,8 +341,11 @@ impl PgSession {
         if !catalog::may_ask(sql) {
             return Ok((sql.to_string(), GivenTables::new()));
         }
-        let about =
-            catalog::About { settings: self.settings.clone(), user: self.asker.name.clone() };
+        let about = catalog::About {
+            settings: self.settings.clone(),
+            user: self.asker.name.clone(),
+            started: self.server.started,
+        };
         let (session, text) = (self.session.clone(), sql.to_string());
         let server = Arc::clone(&self.server);
         let work = server.work.of(async move { catalog::rewritten(&session, &about, &text).await });

@@ -1,5 +1,5 @@
 //! Planning that is quadratic in the number of columns: twice as many columns take four times as long, and twice as long once
-//! the fault is mended. Each time is the least of several runs, which excludes other load.
+//! the fault is mended. Each time is the least of several runs, which excludes other load. And a join that never pauses.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::empty::EmptyTable;
+use futures::StreamExt;
 
 use super::plain::Plain;
 
-pub const FILES: [&str; 3] = ["long_lists", "parts", "stars"];
+pub const FILES: [&str; 4] = ["long_lists", "parts", "stars", "unread_joins"];
 
 /// Linear work would take as many times as long, square work the square of it.
 const TIMES: usize = 4;
@@ -65,4 +66,22 @@ async fn long_lists() {
 async fn parts() {
     still("parts", 200, |columns| format!("SELECT {} FROM t", list(columns, "sum(c#) AS s#")))
         .await;
+}
+
+/// Polls of a join of many pairs, of which none is an answer.
+#[tokio::test]
+async fn unread_joins() {
+    let plain = Plain::of(1);
+    let sql = "SELECT * FROM generate_series(1, 3000) AS a(x) JOIN generate_series(1, 200000) AS b(y) ON x * y < 0";
+    let mut rows = plain.context().sql(sql).await.unwrap().execute_stream().await.unwrap();
+    let mut polls = 0;
+    let ended = std::future::poll_fn(|context| {
+        polls += 1;
+        rows.poll_next_unpin(context)
+    });
+    assert!(ended.await.is_none());
+    assert!(
+        polls < 10,
+        "upstream has mended this: fixes/unread_joins.rs can go\nit paused {polls} times"
+    );
 }

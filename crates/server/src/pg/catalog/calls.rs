@@ -16,11 +16,12 @@ static KNOWN: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
 });
 
 /// Functions that tell something of the session, and words that are such functions without parentheses.
-const OF_SESSIONS: [&str; 22] = [
-    "current_catalog", "current_database", "current_role", "current_schema", "current_schemas",
-    "current_setting", "current_user", "format_type", "pg_backend_pid", "pg_get_userbyid",
-    "quote_ident", "regclass", "regproc", "regtype", "regnamespace", "session_user", "set_config",
-    "pg_size_pretty", "to_regclass", "to_regtype", "user", "version",
+const OF_SESSIONS: [&str; 25] = [
+    "array_lower", "array_upper", "current_catalog", "current_database", "current_role",
+    "current_schema", "current_schemas", "current_setting", "current_user", "format_type",
+    "pg_backend_pid", "pg_get_userbyid", "quote_ident", "regclass", "regproc", "regtype",
+    "regnamespace", "session_user", "set_config", "pg_postmaster_start_time", "pg_size_pretty",
+    "to_regclass", "to_regtype", "user", "version",
 ];
 
 /// Whether a name, in small letters, is one of these.
@@ -48,6 +49,12 @@ pub fn expression(name: &str, arguments: &[String], about: &About) -> Option<Str
             quoted(&format!("PostgreSQL {SERVER_VERSION} (Headrace {})", env!("CARGO_PKG_VERSION")))
         }
         ("pg_backend_pid", []) => "CAST(1 AS INTEGER)".to_string(),
+        ("pg_postmaster_start_time", []) => {
+            format!("CAST('{}' AS TIMESTAMPTZ)", about.started.to_rfc3339())
+        }
+        // Lists have one dimension here, and begin with 1.
+        ("array_lower", [list, _]) => format!("CASE WHEN cardinality({list}) > 0 THEN 1 END"),
+        ("array_upper", [list, _]) => format!("NULLIF(CAST(cardinality({list}) AS INTEGER), 0)"),
         ("pg_size_pretty", [bytes]) => format!("CAST({bytes} AS TEXT) || ' bytes'"),
         ("to_regclass", [name]) => format!("CAST({} AS BIGINT)", oid_of_name(unquoted(name))),
         ("to_regtype", [name]) => match oid_of_type(unquoted(name)) {

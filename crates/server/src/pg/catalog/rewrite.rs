@@ -15,7 +15,7 @@ use headrace_engine::Session;
 use super::about::About;
 use super::calls;
 use super::oids::{oid_of_name, oid_of_type};
-use super::tables::{is_empty, known};
+use super::tables::{FUNCTION_COLUMNS, is_empty, known};
 
 /// What tells the name of a given table from a user's.
 const MARK: char = '~';
@@ -178,6 +178,13 @@ impl<'a> Rewrite<'a> {
             value.value = Value::SingleQuotedString(number.to_string());
             self.is_changed = true;
         }
+        // So a function is looked for by its name.
+        let is_changed = match (names_function(left), names_function(right)) {
+            (true, false) => name_for_number(right),
+            (false, true) => name_for_number(left),
+            _ => false,
+        };
+        self.is_changed |= is_changed;
         let BinaryOperator::PGCustomBinaryOperator(names) = op else { return };
         let known = match names.last().map(String::as_str) {
             Some("~") => BinaryOperator::PGRegexMatch,
@@ -232,6 +239,21 @@ impl<'a> Rewrite<'a> {
             let rest = else_result.take().map(|rest| *rest).filter(|rest| !is_null(rest));
             *expr = rest.or_else(|| parsed(null)).unwrap_or_else(|| Expr::value(Value::Null));
         }
+    }
+
+    /// Whether something is among the schemas of the search path, which Grafana takes apart in a subquery: `x IN (SELECT s[i]
+    /// FROM generate_series(1, ..) AS i, string_to_array(current_setting('search_path'), ',') AS s)`.
+    fn search_path(&mut self, expr: &mut Expr) {
+        let Expr::InSubquery { expr: schema, subquery, negated } = &*expr else { return };
+        let text = subquery.to_string().to_lowercase();
+        if !(text.contains("'search_path'") && text.contains("generate_series(")) {
+            return;
+        }
+        let path = self.about.settings.get("search_path").unwrap_or_default();
+        let schemas = path.split(',').map(|name| name.trim().replace('"', "").replace('\'', "''"));
+        let schemas: Vec<_> = schemas.map(|name| format!("'{name}'")).collect();
+        let not = if *negated { "NOT " } else { "" };
+        self.put(expr, &format!("{schema} {not}IN ({})", schemas.join(", ")));
     }
 
     /// Replaces a subquery over an empty table by its result.
@@ -318,6 +340,7 @@ impl VisitorMut for Rewrite<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         self.case(expr);
+        self.search_path(expr);
         self.name_of_number(expr);
         if let Expr::CompoundIdentifier(parts) = expr
             && parts.len() == 3
@@ -456,6 +479,20 @@ fn asks_for_no_type(condition: &Expr) -> bool {
         && literal(right).is_some_and(|kind| matches!(kind.as_str(), "d" | "c" | "r" | "m" | "e"))
 }
 
+/// Has the number of a function, `p.oid`, become its name; whether it was one.
+fn name_for_number(expr: &mut Expr) -> bool {
+    match expr {
+        Expr::CompoundIdentifier(names) => match names.last_mut() {
+            Some(last) if last.value == "oid" => {
+                *last = Ident::new("proname");
+                true
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 /// A column of the catalog that names a function.
 fn names_function(expr: &Expr) -> bool {
     let name = match expr {
@@ -466,7 +503,7 @@ fn names_function(expr: &Expr) -> bool {
         },
         _ => return false,
     };
-    matches!(name.as_str(), "typinput" | "typoutput" | "typreceive" | "typsend" | "amhandler")
+    FUNCTION_COLUMNS.contains(&name.as_str()) || name == "amhandler"
 }
 
 /// Whether a selection is what `of_nothing` makes of one.

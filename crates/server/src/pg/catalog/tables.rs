@@ -1,6 +1,6 @@
 //! Rows of system tables.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
 use arrow_array::builder::{ListBuilder, StringBuilder};
@@ -52,10 +52,23 @@ pub fn known(name: &str) -> Option<&'static str> {
 
 /// Whether a table has no rows, whatever there is.
 pub fn is_empty(name: &str) -> bool {
-    const FILLED: [&str; 14] = [
-        "pg_namespace", "pg_class", "pg_attribute", "pg_type", "pg_database", "pg_roles",
-        "pg_user", "pg_am", "pg_tablespace", "pg_settings", "pg_tables",
-        "information_schema.schemata", "information_schema.tables", "information_schema.columns",
+    const FILLED: [&str; 16] = [
+        "pg_namespace",
+        "pg_class",
+        "pg_attribute",
+        "pg_type",
+        "pg_database",
+        "pg_roles",
+        "pg_user",
+        "pg_am",
+        "pg_tablespace",
+        "pg_settings",
+        "pg_tables",
+        "pg_proc",
+        "information_schema.character_sets",
+        "information_schema.schemata",
+        "information_schema.tables",
+        "information_schema.columns",
     ];
     !FILLED.contains(&name)
 }
@@ -144,7 +157,10 @@ fn rows(
             columns.iter().flat_map(|(name, schema)| attributes(name, schema)).collect()
         }
         "pg_type" => pg_types(),
-        "pg_database" | "pg_am" | "pg_tablespace" => vec![Vec::new()],
+        "pg_proc" => functions_of_types(),
+        "pg_database" | "pg_am" | "pg_tablespace" | "information_schema.character_sets" => {
+            vec![Vec::new()]
+        }
         "pg_roles" => roles(user, "rolname", "oid"),
         "pg_user" => roles(user, "usename", "usesysid"),
         "pg_settings" => settings
@@ -240,6 +256,18 @@ fn information_columns(table: &str, schema: &Schema) -> Vec<Row> {
     fields.map(column).collect()
 }
 
+/// The columns of types that name functions.
+pub const FUNCTION_COLUMNS: [&str; 4] = ["typinput", "typoutput", "typreceive", "typsend"];
+
+/// The functions that types name. Others that clients may call are not listed.
+fn functions_of_types() -> Vec<Row> {
+    let types = pg_types();
+    let named = types.iter().flatten().filter(|(column, _)| FUNCTION_COLUMNS.contains(column));
+    let names: BTreeSet<&String> = named.map(|(_, name)| name).collect();
+    let row = |name: &String| vec![("oid", oid_of(name).to_string()), ("proname", name.clone())];
+    names.into_iter().map(row).collect()
+}
+
 /// Types, and those of their arrays.
 fn pg_types() -> Vec<Row> {
     TYPES
@@ -313,6 +341,7 @@ mod tests {
             ("pg_attribute", attributes("t", &schema)),
             ("information_schema.columns", information_columns("t", &schema)),
             ("pg_type", pg_types()),
+            ("pg_proc", functions_of_types()),
             ("pg_roles", roles("ada", "rolname", "oid")),
             ("pg_user", roles("ada", "usename", "usesysid")),
         ];
