@@ -301,14 +301,16 @@ async fn a_join_that_nobody_reads_ends() {
     let query = session.sql(sql).await.unwrap();
     let plan = Arc::downgrade(query.plan());
     let mut stream = query.stream().unwrap();
-    let begun = tokio::time::timeout(Duration::from_millis(500), stream.next()).await;
-    assert!(begun.is_err(), "it takes hours");
+    assert!(futures::poll!(stream.next()).is_pending());
+    // The runtime's threads all compute soon: its clock stands still, and this thread is its own.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(futures::poll!(stream.next()).is_pending(), "it takes hours");
     drop((stream, query));
-    // Threads that compute hold the plan.
+    // Whoever computes holds the plan.
     let waited = Instant::now();
     while plan.strong_count() > 0 {
         assert!(waited.elapsed() < Duration::from_secs(30), "it computes on");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -349,7 +351,7 @@ async fn views_of_a_home_last() {
     let (session, found) = opened().await;
     assert_eq!((found.views.len(), found.unknown.len()), (2, 0));
     assert!(rows(&session, "SELECT s FROM again").await.contains("| 31 |"));
-    assert!(rows(&session, "SHOW COLUMNS FROM again").await.contains("Int64"));
+    assert!(rows(&session, "SHOW COLUMNS FROM again").await.contains("| s "));
     rows(&session, "DROP VIEW again").await;
 
     // What others have put there: another statement, no text, the name of a table, a table that is not there.
