@@ -309,7 +309,11 @@ async fn a_join_that_nobody_reads_ends() {
     // Whoever computes holds the plan.
     let waited = Instant::now();
     while plan.strong_count() > 0 {
-        assert!(waited.elapsed() < Duration::from_secs(30), "it computes on");
+        if waited.elapsed() > Duration::from_secs(30) {
+            // A runtime whose thread computes for hours does not end either.
+            eprintln!("a join that nobody reads computes on");
+            std::process::exit(1);
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
 }
