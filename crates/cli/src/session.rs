@@ -97,7 +97,7 @@ fn unusable(data: &Path, error: &DataFusionError) -> CliError {
 }
 
 fn tell_if_none(data: &Path, found: &Found) {
-    if found.tables.is_empty() {
+    if found.tables.is_empty() && found.views.is_empty() {
         let named: Vec<_> =
             found.unknown.iter().take(NAMED_MAX).map(|path| path.display().to_string()).collect();
         let more = if found.unknown.len() > NAMED_MAX { ", .." } else { "" };

@@ -1,21 +1,31 @@
 //! Where a session keeps the tables that are to last.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use parking_lot::RwLock;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// The folder of a session's tables, if it has one.
 #[derive(Debug, Default)]
-pub struct Home(RwLock<Option<PathBuf>>);
+pub struct Home {
+    folder: RwLock<Option<PathBuf>>,
+    views: Arc<Mutex<()>>,
+}
 
 impl Home {
     /// Where it is.
     pub fn folder(&self) -> Option<PathBuf> {
-        self.0.read().clone()
+        self.folder.read().clone()
     }
 
     /// From now on.
     pub fn set(&self, folder: PathBuf) {
-        *self.0.write() = Some(folder);
+        *self.folder.write() = Some(folder);
+    }
+
+    /// Waits until nobody else changes views, and keeps them from it.
+    pub async fn change_views(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.views).lock_owned().await
     }
 }

@@ -96,6 +96,7 @@ mod planner_memory;
 mod planner_rules;
 mod plans;
 mod renaming;
+mod schemas;
 mod semantics;
 mod session;
 mod strict;
@@ -108,5 +109,6 @@ pub use headrace_runner::{
 };
 pub use panics::{fault, silence_panics};
 pub use report::{PipelineShare, QueryProgress, QueryReport};
+pub use schemas::PUBLIC;
 pub use semantics::moment_texts::{is_meant as is_moment, texts as moment_texts};
 pub use session::{GivenTables, Query, Session, SessionOptions};

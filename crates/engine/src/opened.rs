@@ -28,12 +28,25 @@ impl Session {
         let (names, mut opened) = (&options.catalog, Vec::new());
         for reference in references {
             let named = reference.clone().resolve(&names.default_catalog, &names.default_schema);
-            if *named.catalog == names.default_catalog && *named.schema == names.default_schema {
+            if *named.catalog != names.default_catalog {
+                continue;
+            }
+            if let Some(schema) = self.tables_of(&named.schema) {
+                let table = schema.open(&named.table).await?;
+                opened.extend(table.map(|table| (schema.key(&named.table), table)));
+            } else if *named.schema == names.default_schema {
                 let Some(table) = self.tables.open(&named.table).await? else { continue };
                 let name = named.table.to_string();
-                let text = self.remembered.view(&name).filter(|_| table.is::<ViewTable>());
-                let anew = match text {
-                    Some(text) => Box::pin(self.view(&name, &text, views)).await?,
+                let view = self.remembered.view(&name).filter(|_| table.is::<ViewTable>());
+                let anew = match view {
+                    Some(view) => {
+                        let anew = Box::pin(self.view(&name, &view.text, views)).await?;
+                        // Nor is there what had its name before.
+                        if anew.is_none() && table.schema().fields().is_empty() {
+                            return plan_err!("the view {name} reads itself");
+                        }
+                        anew
+                    }
                     None => None,
                 };
                 opened.push((name, anew.unwrap_or(table)));

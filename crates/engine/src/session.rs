@@ -53,6 +53,7 @@ use crate::fixes::unread_joins::{Reader, Readers, watched};
 use crate::functions;
 use crate::held_tables::with_table_made;
 use crate::home_folder::Home;
+use crate::kept_views::Kept;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
@@ -62,6 +63,7 @@ use crate::planner_memory;
 use crate::planner_rules::optimizer_rules;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
+use crate::schemas::Schemas;
 use crate::semantics;
 use crate::sql::effect::Effect;
 use crate::sql::filled::{Parameter, filled, statements};
@@ -114,6 +116,7 @@ pub struct Session {
     plans: Arc<PlanCache>,
     pub(crate) remembered: Arc<Remembered>,
     pub(crate) home: Arc<Home>,
+    pub(crate) schemas: Arc<Schemas>,
     /// Statements are planned and answered on threads of their own.
     is_apart: bool,
 }
@@ -173,8 +176,8 @@ impl Session {
         if let Some(catalog) = context.catalog(&names.default_catalog) {
             catalog.register_schema(&names.default_schema, Arc::clone(&tables) as _)?;
         }
-        let (plans, home) = (Arc::default(), Arc::default());
-        Ok(Self { context, tables, runner, plans, remembered, home, is_apart: true })
+        let (plans, home, schemas) = Default::default();
+        Ok(Self { context, tables, runner, plans, remembered, home, schemas, is_apart: true })
     }
 
     /// Another session over the same tables, memory and devices, with settings and prepared statements of its own.
@@ -272,8 +275,10 @@ impl Session {
     /// # Errors
     /// A path that cannot be read.
     pub fn register_path(&self, path: &Path) -> Result<Found> {
-        let found = find_tables(path)?;
+        let mut found = find_tables(path)?;
         self.tables.add(&found.tables);
+        // They are planned when they are made known, which waits for files.
+        found.unknown.extend(found.views.drain(..).map(|view| view.path));
         Ok(found)
     }
 
@@ -285,9 +290,7 @@ impl Session {
         let place = path.to_path_buf();
         let mut found = blocking(move || find_tables(&place)).await?;
         self.tables.add(&found.tables);
-        let unread = self.add_views(&found.views).await;
-        found.views.retain(|view| !unread.contains(&view.path));
-        found.unknown.extend(unread);
+        self.take_views(&mut found).await;
         Ok(found)
     }
 
@@ -348,9 +351,9 @@ impl Session {
         let (started, traffic) = (Instant::now(), traffic());
         let limit = statement_timeout_of(self.context.state_ref().read().config_options());
         let waiting = Waiting::new(self.is_apart, started, limit);
-        let readers = Arc::<Readers>::default();
         // A CREATE TABLE of a query runs it while it is planned.
-        let planning = readers.one();
+        let planning = Arc::<Readers>::default();
+        let planned_for = planning.one();
         let cached = match given.is_empty() {
             true => self.plans.get(text, &self.context, self.is_apart).await?,
             false => None,
@@ -360,7 +363,7 @@ impl Session {
             Some(known) => (known, None, Vec::new()),
             None => {
                 let (session, text, readers) =
-                    (self.clone(), text.to_string(), Arc::clone(&readers));
+                    (self.clone(), text.to_string(), Arc::clone(&planning));
                 let planned =
                     move || async move { session.plan_caught(&text, given, &readers).await };
                 waiting.work(planned).await?
@@ -372,7 +375,8 @@ impl Session {
         };
         let context = Arc::new(planner_memory::shared(context, &plan));
         let planning_ms = started.elapsed().as_secs_f64() * 1e3;
-        drop(planning);
+        drop(planned_for);
+        let readers = Arc::default();
         let plan = watched(plan, &readers)?;
         let runner = Arc::clone(&self.runner);
         let before = runner.progress().given();
@@ -415,6 +419,7 @@ impl Session {
     ) -> Result<(KnownPlan, Option<Staging>)> {
         let state = self.context.state();
         let options = Arc::clone(state.config().options());
+        let is_alone = given.is_empty();
         let mut parsed = Parsed::of(text, &state)?;
         if let Some(renaming) = parsed.renaming()? {
             self.plans.clear();
@@ -451,19 +456,17 @@ impl Session {
         if self.is_apart {
             tokio::task::yield_now().await;
         }
-        let change = Change::of(&logical);
-        let kept = self.keep_view(&logical, text).await?;
+        let change = Change::of(&logical, state.config_options());
+        let kept = self.keep_view(&logical, text, is_alone).await?;
         let logical =
             with_table_made(&self.context, self.runner.budget(), readers, logical).await?;
         let frame = self.context.execute_logical_plan(logical).await?;
-        if let Err(error) = kept.settle().await {
-            // What does not last is not there now either.
-            if let Change::View(name) = &change {
-                self.context.deregister_table(TableReference::bare(name.as_str()))?;
-            }
-            return Err(error);
+        // Together, and before anything is waited for: who is cancelled leaves nothing half done.
+        let file = kept.as_ref().and_then(Kept::file);
+        let earlier = self.remembered.apply(change, text, file);
+        if let Some(kept) = kept {
+            self.settle_view(kept, earlier).await?;
         }
-        self.remembered.apply(change, text);
         let plan = match explained(&state, frame.logical_plan()).await? {
             Some(plan) => plan,
             None => frame.create_physical_plan().await?,

@@ -34,10 +34,10 @@ use arrow_flight::{
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
-use headrace_engine::Session;
-use headrace_engine::failure::{Class, Failure, tables};
+use headrace_engine::failure::{Class, Failure};
 use headrace_engine::sql::effect::Effect;
 use headrace_engine::sql::filled::Parameter;
+use headrace_engine::{PUBLIC, Session};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -47,7 +47,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::pg::{DATABASE, literals};
-use crate::server::{LEVERS, Server, all_columns, until};
+use crate::server::{LEVERS, Listed, Server, all_columns, all_tables, until};
 use crate::statement::{Asker, Planned, plan};
 use crate::tls::{self, Tls};
 use crate::users::now_s;
@@ -57,8 +57,6 @@ const TOKEN: Duration = Duration::from_secs(24 * 3600);
 
 /// The longest message of a client: a statement and its values.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
-
-const SCHEMA: &str = "public";
 
 type Rows = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> + Send>>;
 
@@ -474,7 +472,11 @@ impl FlightSqlService for FlightDoor {
     ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
         self.asker(request.metadata())?;
         let mut builder = query.into_builder();
-        builder.append(DATABASE, SCHEMA);
+        let mut schemas = vec![PUBLIC.to_string()];
+        schemas.extend(all_tables(&self.server.session()).into_iter().map(|table| table.schema));
+        schemas.sort();
+        schemas.dedup();
+        schemas.into_iter().for_each(|schema| builder.append(DATABASE, schema));
         let schema = builder.schema();
         Ok(Self::told_rows(builder.build(), schema))
     }
@@ -493,13 +495,13 @@ impl FlightSqlService for FlightDoor {
             }
             false => {
                 let none = Arc::new(Schema::empty());
-                tables(&session).into_iter().map(|name| (name, Arc::clone(&none))).collect()
+                all_tables(&session).into_iter().map(|table| (table, Arc::clone(&none))).collect()
             }
         };
         let mut builder = query.into_builder();
-        for (name, columns) in columns {
-            let columns = without_codes(&columns);
-            builder.append(DATABASE, SCHEMA, name, "TABLE", &columns).map_err(internal)?;
+        for (table, columns) in columns {
+            let (Listed { schema, name }, columns) = (table, without_codes(&columns));
+            builder.append(DATABASE, schema, name, "TABLE", &columns).map_err(internal)?;
         }
         let schema = builder.schema();
         Ok(Self::told_rows(builder.build(), schema))

@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use headrace_cli::ResultWriter;
-use headrace_engine::Session;
-use headrace_engine::failure::{Class, Failure, tables};
+use headrace_engine::failure::{Class, Failure};
 use headrace_engine::sql::type_name;
+use headrace_engine::{PUBLIC, Session};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::server::{Server, columns_of};
+use crate::server::{Listed, Server, all_tables, columns_of};
 use crate::statement::{Asker, plan};
 
 /// Versions of the protocol that are spoken, the newest first.
@@ -177,7 +177,10 @@ async fn called(server: &Arc<Server>, params: &Value) -> Result<Value, (i32, Str
     };
     let session = server.session();
     let done = match params["name"].as_str().unwrap_or_default() {
-        "list_tables" => Ok(tables(&session).join("\n")),
+        "list_tables" => {
+            let names = all_tables(&session).into_iter().map(|table| table.shown());
+            Ok(names.collect::<Vec<_>>().join("\n"))
+        }
         "describe" => describe(server, &session, &text("table")?).await,
         "query" => {
             let rows_max = arguments["max_rows"].as_u64().unwrap_or(ROWS).clamp(1, ROWS_MAX);
@@ -206,15 +209,19 @@ fn told(failure: &Failure) -> String {
 }
 
 async fn describe(server: &Arc<Server>, session: &Session, table: &str) -> Result<String, Failure> {
-    let (work, name) = (session.clone(), table.to_string());
-    let schema = server.work.of(async move { columns_of(&work, &name).await }).await?;
+    // As list_tables shows it, or without its schema.
+    let mut listed = all_tables(session).into_iter();
+    let known = listed.find(|known| known.shown() == table);
+    let known =
+        known.unwrap_or_else(|| Listed { schema: PUBLIC.to_string(), name: table.to_string() });
+    let (work, named) = (session.clone(), known.clone());
+    let schema = server.work.of(async move { columns_of(&work, &named).await }).await?;
     let Some(schema) = schema else {
         let failure = Failure::new(Class::UnknownTable, format!("there is no table {table}"));
         return Err(failure.hint("list_tables has their names"));
     };
-    let quoted = table.replace('"', "\"\"");
-    let count =
-        rows(server, session, &format!("SELECT count(*) AS rows FROM \"{quoted}\""), 1).await?;
+    let sql = format!("SELECT count(*) AS rows FROM {}", known.quoted());
+    let count = rows(server, session, &sql, 1).await?;
     let columns = schema.fields().iter();
     let columns = columns.map(|field| format!("{} {}", field.name(), type_name(field.data_type())));
     let count = count.lines().nth(1).unwrap_or_default().to_string();

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use arrow_schema::SchemaRef;
 use chrono::{DateTime, Utc};
-use headrace_engine::catalog::Reach;
-use headrace_engine::failure::{Failure, Levers, tables};
-use headrace_engine::{GpuService, RunnerOptions, Session, SessionOptions, Settings};
+use headrace_engine::catalog::{Reach, table_name};
+use headrace_engine::failure::{Failure, Levers};
+use headrace_engine::{GpuService, PUBLIC, RunnerOptions, Session, SessionOptions, Settings};
 
 use tokio::sync::watch;
 
@@ -33,19 +33,50 @@ pub async fn until(is_so: &mut watch::Receiver<bool>) {
     let _ = is_so.wait_for(|is_so| *is_so).await;
 }
 
+/// A table that is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub schema: String,
+    pub name: String,
+}
+
+impl Listed {
+    /// As its users name it: with its schema, if that is not the one that is always there.
+    pub fn shown(&self) -> String {
+        match self.schema.as_str() {
+            PUBLIC => self.name.clone(),
+            schema => format!("{schema}.{}", self.name),
+        }
+    }
+
+    /// In a statement.
+    pub fn quoted(&self) -> String {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        match self.schema.as_str() {
+            PUBLIC => quoted(&self.name),
+            schema => format!("{}.{}", quoted(schema), quoted(&self.name)),
+        }
+    }
+}
+
+/// All tables.
+pub fn all_tables(session: &Session) -> Vec<Listed> {
+    let tables = session.tables_by_schema().into_iter();
+    tables.map(|(schema, name)| Listed { schema, name }).collect()
+}
+
 /// The columns of a table; `None`: it cannot be opened.
-pub async fn columns_of(session: &Session, table: &str) -> Option<SchemaRef> {
-    let quoted = table.replace('"', "\"\"");
-    let query = session.sql(&format!("SELECT * FROM \"{quoted}\" LIMIT 0")).await.ok()?;
+pub async fn columns_of(session: &Session, table: &Listed) -> Option<SchemaRef> {
+    let query = session.sql(&format!("SELECT * FROM {} LIMIT 0", table.quoted())).await.ok()?;
     Some(query.schema())
 }
 
 /// All tables that can be opened, with their columns.
-pub async fn all_columns(session: &Session) -> Vec<(String, SchemaRef)> {
+pub async fn all_columns(session: &Session) -> Vec<(Listed, SchemaRef)> {
     let mut all = Vec::new();
-    for name in tables(session) {
-        if let Some(schema) = columns_of(session, &name).await {
-            all.push((name, schema));
+    for table in all_tables(session) {
+        if let Some(schema) = columns_of(session, &table).await {
+            all.push((table, schema));
         }
     }
     all
@@ -86,17 +117,22 @@ impl Server {
             base.keep_metadata_in(folder.join("tables"));
         }
         base.runner().allow_rehearsals();
+        // Before any file is opened: a view names what its maker wants.
+        if !args.any_files {
+            base.restrict_to(Reach::below(&args.data));
+        }
         let mut tables = 0;
         for place in &args.data {
-            let found = base.register_place(place).await.map_err(|error| {
+            let found = match args.data.len() > 1 && place.is_dir() {
+                true => base.register_schema(&table_name(place), place).await,
+                false => base.register_place(place).await,
+            };
+            let found = found.map_err(|error| {
                 let failure = told(error).in_place(&place.display().to_string());
                 let hint = failure.hint.map(|hint| format!("\n\nhint: {hint}")).unwrap_or_default();
                 format!("{}{hint}", failure.cause)
             })?;
             tables += found.tables.len();
-        }
-        if !args.any_files {
-            base.restrict_to(Reach::below(&args.data));
         }
         if let (true, [folder]) = (args.writable, args.data.as_slice())
             && folder.is_dir()

@@ -38,6 +38,7 @@ pub(crate) async fn with_opened<F: Future>(
 pub fn table_notes(name: &str, table: &Arc<dyn TableProvider>) -> Vec<String> {
     let entry = table.downcast_ref::<TableEntry>();
     let skipped = entry.and_then(|entry| entry.0.stream().skipped_note());
+    let name = name.replace('\0', ".");
     let told = table.downcast_ref::<PlannedTable>().map(PlannedTable::notes).unwrap_or_default();
     let told = told.iter().map(|note| format!("table {name}: {note}"));
     skipped.into_iter().chain(told).collect()
@@ -58,6 +59,8 @@ enum Of {
 /// since. What is wrong with one is its own error.
 #[derive(Debug, Default)]
 pub struct Tables {
+    /// The name of the schema, if it is another than the one that is always there.
+    schema: String,
     by_name: RwLock<BTreeMap<String, Slot>>,
     by_path: Mutex<BTreeMap<String, Arc<FileTable>>>,
     /// Of the calls of functions, by their texts, those made last at the end.
@@ -77,6 +80,35 @@ enum Slot {
 }
 
 impl Tables {
+    /// Those of a schema, of which there are none yet. Its tables have names and no paths.
+    pub(crate) fn schema(&self, schema: &str) -> Self {
+        let (kept, reach) = (self.kept.clone(), self.reach.clone());
+        Self { schema: schema.to_string(), kept, reach, ..Self::default() }
+    }
+
+    /// What a table is called among those that were opened for a statement.
+    pub(crate) fn key(&self, name: &str) -> String {
+        match self.schema.is_empty() {
+            true => name.to_string(),
+            false => format!("{}\0{name}", self.schema),
+        }
+    }
+
+    /// Makes the files of another schema known here, too: each is the same table in both.
+    pub(crate) fn share(&self, other: &Self) {
+        let theirs = other.by_name.read();
+        let mut by_name = self.by_name.write();
+        for (name, slot) in theirs.iter() {
+            let Slot::Files(files) = slot else { continue };
+            match by_name.get_mut(name) {
+                Some(Slot::Files(same)) => same.extend(files.iter().cloned()),
+                _ => {
+                    by_name.insert(name.clone(), slot.clone());
+                }
+            }
+        }
+    }
+
     /// Has what opening tables of many files reads kept in a folder.
     pub fn keep_metadata_in(&self, folder: PathBuf) {
         // The first one named stays.
@@ -248,6 +280,9 @@ impl Tables {
         if let Some(called) = self.by_call.lock().iter().find(|table| table.name == name) {
             return Some(Arc::clone(called));
         }
+        if !self.schema.is_empty() {
+            return None;
+        }
         let path = Path::new(name);
         let could_be = name.contains('/') || format_of(path).is_some();
         // What an address names is told by opening it.
@@ -272,7 +307,8 @@ impl SchemaProvider for Tables {
     /// `None` for one that cannot be opened, lest it spoil lists of all tables: queries ask
     /// [`open`](Tables::open) first.
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Ok(Some(opened)) = OPENED.try_with(|opened| opened.get(name).cloned()) {
+        let key = self.key(name);
+        if let Ok(Some(opened)) = OPENED.try_with(|opened| opened.get(&key).cloned()) {
             return Ok(Some(opened));
         }
         Ok(self.open(name).await.unwrap_or_default())

@@ -244,6 +244,8 @@ pub fn tables(session: &Session) -> Vec<String> {
         .flat_map(|schema| schema.table_names())
         .collect();
     names.sort();
+    // Those of schemas are known without their schema, too.
+    names.dedup();
     names
 }
 

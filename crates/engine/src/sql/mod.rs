@@ -61,7 +61,7 @@ pub use dialect::{HeadraceDialect, of as dialect_of};
 pub use headers::Headers;
 use own::{change, sql_statement};
 use parse::parse;
-pub use remembered::{Change, Remembered};
+pub use remembered::{Change, Remembered, View, is_own};
 use repair::Repair;
 pub use rows_asked::RowsAsked;
 pub use text::Places;

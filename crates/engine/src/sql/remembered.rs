@@ -4,9 +4,11 @@
 //! the prepared statement with the parameters' values in their places, of the types that they were prepared with.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::common::{Result, plan_err};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as Planned};
 use datafusion::sql::parser::Statement as DFStatement;
@@ -26,7 +28,16 @@ use super::walk::{self, Flow, ON, Stop};
 pub struct Remembered {
     prepared: RwLock<HashMap<String, Prepared>>,
     /// Sessions over the same tables have the same.
-    views: Arc<RwLock<HashMap<String, String>>>,
+    views: Arc<RwLock<HashMap<String, View>>>,
+}
+
+/// A view.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The statement that made it.
+    pub text: String,
+    /// Where that is kept, if it is.
+    pub file: Option<PathBuf>,
 }
 
 /// A statement that was prepared.
@@ -54,7 +65,7 @@ pub enum Change {
 
 impl Change {
     /// What a plan would change.
-    pub fn of(plan: &LogicalPlan) -> Self {
+    pub fn of(plan: &LogicalPlan, options: &ConfigOptions) -> Self {
         match plan {
             LogicalPlan::Statement(Planned::Prepare(prepare)) => {
                 let types = prepare.fields.iter().map(|field| type_name(field.data_type()));
@@ -63,10 +74,10 @@ impl Change {
             LogicalPlan::Statement(Planned::Deallocate(name)) => {
                 Self::Deallocated(name.name.clone())
             }
-            LogicalPlan::Ddl(DdlStatement::CreateView(view)) => {
+            LogicalPlan::Ddl(DdlStatement::CreateView(view)) if is_own(&view.name, options) => {
                 Self::View(view.name.table().to_string())
             }
-            LogicalPlan::Ddl(DdlStatement::DropView(view)) => {
+            LogicalPlan::Ddl(DdlStatement::DropView(view)) if is_own(&view.name, options) => {
                 Self::NoView(view.name.table().to_string())
             }
             _ => Self::Nothing,
@@ -74,25 +85,39 @@ impl Change {
     }
 }
 
+/// Whether a name is one of the schema that is always there: views of others are not remembered.
+pub fn is_own(name: &TableReference, options: &ConfigOptions) -> bool {
+    let own = &options.catalog;
+    name.schema().is_none_or(|schema| schema == own.default_schema)
+        && name.catalog().is_none_or(|catalog| catalog == own.default_catalog)
+}
+
 impl Remembered {
-    /// Remembers what a statement has changed.
-    pub fn apply(&self, change: Change, text: &str) {
+    /// Remembers what a statement has changed, of a view the file that has it, too; what was known of that view.
+    pub fn apply(&self, change: Change, text: &str, file: Option<PathBuf>) -> Option<View> {
         let text = text.to_string();
         match change {
-            Change::Nothing => {}
+            Change::Nothing => None,
             Change::Prepared(name, types) => {
                 self.prepared.write().insert(name, Prepared { text, types });
+                None
             }
             Change::Deallocated(name) => {
                 self.prepared.write().remove(&name);
+                None
             }
-            Change::View(name) => {
-                self.views.write().insert(name, text);
-            }
-            Change::NoView(name) => {
-                self.views.write().remove(&name);
-            }
+            Change::View(name) => self.views.write().insert(name, View { text, file }),
+            Change::NoView(name) => self.views.write().remove(&name),
         }
+    }
+
+    /// Has a view be as it was.
+    pub fn put_back(&self, name: &str, earlier: Option<View>) {
+        let mut views = self.views.write();
+        match earlier {
+            Some(view) => views.insert(name.to_string(), view),
+            None => views.remove(name),
+        };
     }
 
     /// For another session over the same tables: it has prepared nothing.
@@ -100,8 +125,8 @@ impl Remembered {
         Self { prepared: RwLock::default(), views: Arc::clone(&self.views) }
     }
 
-    /// The statement that made a view.
-    pub fn view(&self, name: &str) -> Option<String> {
+    /// What is known of a view.
+    pub fn view(&self, name: &str) -> Option<View> {
         self.views.read().get(name).cloned()
     }
 }

@@ -349,7 +349,27 @@ async fn views_of_a_home_last() {
     ] {
         rows(&session, sql).await;
     }
-    assert!(failed(session.clone(), "CREATE VIEW sums AS SELECT 2").await.contains("sums"));
+    for (sql, cause) in [
+        ("CREATE VIEW sums AS SELECT 2", "sums"),
+        ("CREATE OR REPLACE VIEW t AS SELECT 1 AS a", "is a table"),
+        ("CREATE OR REPLACE VIEW sums AS SELECT * FROM sums", "read itself"),
+        ("CREATE OR REPLACE VIEW sums AS SELECT * FROM again", "read itself"),
+    ] {
+        assert!(failed(session.clone(), sql).await.contains(cause), "{sql}");
+    }
+    // Views of other schemas have no file, and nothing to do with those of this one.
+    rows(&session, "CREATE SCHEMA other").await;
+    rows(&session, "CREATE VIEW other.sums AS SELECT 5 AS s").await;
+    assert!(rows(&session, "SELECT s FROM sums").await.contains("| 30 |"));
+    rows(&session, "DROP VIEW other.sums").await;
+    rows(&session, "DROP VIEW IF EXISTS elsewhere.sums").await;
+    assert!(home.join("sums.view.sql").exists());
+    // Somebody else has made one since.
+    std::fs::write(home.join("theirs.view.sql"), "CREATE VIEW theirs AS SELECT 8 AS a").unwrap();
+    assert!(
+        failed(session.clone(), "CREATE VIEW theirs AS SELECT 9").await.contains("there is a file")
+    );
+    std::fs::remove_file(home.join("theirs.view.sql")).unwrap();
     assert!(!home.join("gone.view.sql").exists());
 
     let (session, found) = opened().await;
@@ -364,8 +384,14 @@ async fn views_of_a_home_last() {
     std::fs::write(home.join("t.view.sql"), "CREATE VIEW t AS SELECT 7").unwrap();
     std::fs::write(home.join("lost.view.sql"), "CREATE VIEW lost AS SELECT * FROM nowhere")
         .unwrap();
+    std::fs::write(home.join("round.view.sql"), "CREATE VIEW round AS SELECT * FROM round")
+        .unwrap();
+    std::os::unix::fs::symlink("/dev/zero", home.join("endless.view.sql")).unwrap();
+    std::fs::create_dir(home.join("below")).unwrap();
+    std::fs::write(home.join("below/sums.view.sql"), "CREATE VIEW sums AS SELECT 1 AS s").unwrap();
     let (session, found) = opened().await;
-    assert_eq!((found.views.len(), found.unknown.len()), (3, 2), "{found:?}");
+    assert_eq!((found.views.len(), found.unknown.len()), (4, 4), "{found:?}");
+    assert!(failed(session.clone(), "SELECT count(*) FROM round").await.contains("reads itself"));
     assert!(failed(session.clone(), "SELECT * FROM again").await.contains("again"));
     assert!(failed(session.clone(), "SELECT * FROM broken").await.contains("CREATE VIEW"));
     assert!(failed(session.clone(), "SELECT * FROM lost").await.contains("nowhere"));

@@ -1,5 +1,6 @@
 //! One connection of HTTP: how long a client may take, and how many there may be.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -8,14 +9,18 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use headrace_engine::failure::{Class, Failure};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tower::ServiceExt;
 
 use super::answer::failed;
+use super::patient::Patient;
 use crate::server::until;
 use crate::tls::Tls;
 
@@ -29,45 +34,94 @@ const DRAINED_BYTES_MAX: usize = 256 << 20;
 /// How long a client may take to send the head of a request, or is idle between two.
 const HEAD: Duration = Duration::from_secs(60);
 
+/// Connections whose clients have not shown that they may ask.
+const STRANGERS_MAX: usize = 256;
+
 /// How long it may take to send the body.
 const BODY: Duration = Duration::from_secs(60);
 
 /// The answer to a request that is not taken.
 pub type Refusal = Box<Response>;
 
+/// Connections of those who may ask, and of others.
+#[derive(Clone)]
+pub struct Places {
+    known: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+}
+
+impl Places {
+    pub fn new(connections_max: usize) -> Self {
+        let of = |count| Arc::new(Semaphore::new(count));
+        Self { known: of(connections_max), strangers: of(STRANGERS_MAX) }
+    }
+}
+
+/// The place of a connection: a stranger's until one of its requests may be answered.
+#[derive(Clone)]
+pub struct Seat {
+    places: Places,
+    held: Arc<Mutex<Held>>,
+}
+
+struct Held {
+    is_known: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Seat {
+    /// Takes the place of those who may ask.
+    ///
+    /// # Errors
+    /// The answer where there is none.
+    pub fn settle(&self) -> Result<(), Refusal> {
+        let mut held = self.held.lock();
+        if !held.is_known {
+            let Ok(place) = Arc::clone(&self.places.known).try_acquire_owned() else {
+                let text = "there are too many connections: --max-connections is the limit\n";
+                return Err(Box::new((StatusCode::SERVICE_UNAVAILABLE, text).into_response()));
+            };
+            *held = Held { is_known: true, _place: place };
+        }
+        Ok(())
+    }
+}
+
 /// Serves a connection to its end, or until the server's: what is answered then is still sent.
 pub async fn serve(
-    mut socket: TcpStream,
+    socket: TcpStream,
     tls: Option<Tls>,
     routes: Router,
-    has_place: bool,
+    places: Places,
     ending: watch::Receiver<bool>,
 ) {
+    // Whoever comes when there are so many strangers is left at once.
+    let Ok(stranger) = Arc::clone(&places.strangers).try_acquire_owned() else { return };
+    let held = Held { is_known: false, _place: stranger };
+    let seat = Seat { places, held: Arc::new(Mutex::new(held)) };
     match tls {
-        // To say more would take the work of a handshake.
-        Some(_) if !has_place => {}
         Some(tls) => {
             if let Ok(stream) = tls.accept(socket).await {
-                requests(stream, routes, ending).await;
+                requests(stream, routes, seat, ending).await;
             }
         }
-        None if !has_place => {
-            let full = "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-            let _ = socket.write_all(full.as_bytes()).await;
-        }
-        None => requests(socket, routes, ending).await,
+        None => requests(socket, routes, seat, ending).await,
     }
 }
 
 async fn requests(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     routes: Router,
+    seat: Seat,
     mut ending: watch::Receiver<bool>,
 ) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
-    let service = TowerToHyperService::new(routes);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let service = service_fn(move |mut request: axum::http::Request<Incoming>| {
+        request.extensions_mut().insert(seat.clone());
+        routes.clone().oneshot(request)
+    });
+    let connection = builder.serve_connection(TokioIo::new(Patient::new(stream)), service);
     tokio::pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return,

@@ -14,6 +14,7 @@ mod answer;
 mod begun;
 mod connection;
 mod lines;
+mod patient;
 
 use std::sync::Arc;
 
@@ -31,14 +32,14 @@ use headrace_engine::sql::type_name;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::connections;
-use crate::server::{LEVERS, Server, all_columns};
+use crate::server::{LEVERS, Listed, Server, all_columns};
 use crate::statement::{Asker, plan};
 use crate::tls::Tls;
 use answer::{Format, failed};
-use connection::Refusal;
+use connection::{Places, Refusal, Seat};
 
 /// Who asks where nobody is asked for a password.
 const NOBODY: &str = "local";
@@ -54,11 +55,10 @@ pub async fn serve(
     ending: watch::Receiver<bool>,
 ) {
     let routes = routes(server);
-    let places = Arc::new(Semaphore::new(connections_max));
+    let places = Places::new(connections_max);
     connections::each(listener, ending.clone(), |socket| {
-        let (tls, routes, ending) = (tls.clone(), routes.clone(), ending.clone());
-        let place = Arc::clone(&places).try_acquire_owned().ok();
-        async move { connection::serve(socket, tls, routes, place.is_some(), ending).await }
+        let (tls, routes, places) = (tls.clone(), routes.clone(), places.clone());
+        connection::serve(socket, tls, routes, places, ending.clone())
     })
     .await;
 }
@@ -80,7 +80,12 @@ async fn checked(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    let name = match who(&server, &parts.headers) {
+    let seat = parts.extensions.remove::<Seat>();
+    let settled = who(&server, &parts.headers).and_then(|name| {
+        seat.map_or(Ok(()), |seat| seat.settle())?;
+        Ok(name)
+    });
+    let name = match settled {
         Ok(name) => name,
         Err(refusal) => {
             connection::drain(&parts.headers, body).await;
@@ -237,7 +242,7 @@ async fn all_tables(State(server): State<Arc<Server>>) -> Response {
     };
     let column =
         |field: &Arc<Field>| json!({ "name": field.name(), "type": type_name(field.data_type()) });
-    let table = |(name, schema): (String, SchemaRef)| json!({ "name": name, "columns": schema.fields().iter().map(column).collect::<Vec<_>>() });
+    let table = |(table, schema): (Listed, SchemaRef)| json!({ "schema": table.schema, "name": table.name, "columns": schema.fields().iter().map(column).collect::<Vec<_>>() });
     let body = Value::from(columns.into_iter().map(table).collect::<Vec<_>>());
     ([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }

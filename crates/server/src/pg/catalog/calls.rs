@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use headrace_engine::Session;
+
 use super::about::{About, DATABASE};
 use super::oids::{oid_of_name, oid_of_type};
 use crate::pg::settings::SERVER_VERSION;
@@ -30,7 +32,12 @@ pub fn is_known(name: &str) -> bool {
 }
 
 /// What a call is in the engine's SQL; `None`: it is the engine's.
-pub fn expression(name: &str, arguments: &[String], about: &About) -> Option<String> {
+pub fn expression(
+    name: &str,
+    arguments: &[String],
+    about: &About,
+    session: &Session,
+) -> Option<String> {
     if let Some(template) = KNOWN.get(name) {
         return Some(template.to_string());
     }
@@ -52,11 +59,17 @@ pub fn expression(name: &str, arguments: &[String], about: &About) -> Option<Str
         ("pg_postmaster_start_time", []) => {
             format!("CAST('{}' AS TIMESTAMPTZ)", about.started.to_rfc3339())
         }
-        // Lists have one dimension here, and begin with 1.
-        ("array_lower", [list, _]) => format!("CASE WHEN cardinality({list}) > 0 THEN 1 END"),
-        ("array_upper", [list, _]) => format!("NULLIF(CAST(cardinality({list}) AS INTEGER), 0)"),
+        // Lists begin with 1 here.
+        ("array_lower", [list, dimension]) => {
+            format!("CASE WHEN array_length({list}, {dimension}) > 0 THEN 1 END")
+        }
+        ("array_upper", [list, dimension]) => {
+            format!("NULLIF(CAST(array_length({list}, {dimension}) AS INTEGER), 0)")
+        }
         ("pg_size_pretty", [bytes]) => format!("CAST({bytes} AS TEXT) || ' bytes'"),
-        ("to_regclass", [name]) => format!("CAST({} AS BIGINT)", oid_of_name(unquoted(name))),
+        ("to_regclass", [name]) => {
+            format!("CAST({} AS BIGINT)", oid_of_name(unquoted(name), session))
+        }
         ("to_regtype", [name]) => match oid_of_type(unquoted(name)) {
             0 => "CAST(NULL AS BIGINT)".to_string(),
             oid => format!("CAST({oid} AS BIGINT)"),

@@ -1,6 +1,9 @@
 //! Numbers of tables and of types.
 
+use headrace_engine::{PUBLIC, Session};
+
 use crate::pg::types::TYPES;
+use crate::server::{Listed, all_tables};
 
 /// The number of the first table: smaller ones are the system's.
 const FIRST_OID: u32 = 16_384;
@@ -13,15 +16,45 @@ pub fn oid_of(name: &str) -> u32 {
     FIRST_OID + (hash % u64::from(i32::MAX as u32 - FIRST_OID)) as u32
 }
 
+/// The number of a table that is listed.
+pub fn oid_of_table(table: &Listed) -> u32 {
+    oid_of(&table.shown())
+}
+
+/// The number of a schema.
+pub fn oid_of_schema(name: &str) -> u32 {
+    match name {
+        "pg_catalog" => 11,
+        PUBLIC => 2200,
+        "information_schema" => 13_000,
+        name => oid_of(&format!("{name}.")),
+    }
+}
+
 /// The number of a table by its name, which may have its schema and quotes; a number is itself.
-pub fn oid_of_name(name: &str) -> u32 {
+pub fn oid_of_name(name: &str, session: &Session) -> u32 {
     if let Ok(number) = name.parse() {
         return number;
     }
-    let last = name.rsplit('.').next().unwrap_or(name);
-    match last.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(quoted) => oid_of(quoted),
-        None => oid_of(last),
+    let part = |part: &str| match part.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(quoted) => quoted.to_string(),
+        None => part.to_string(),
+    };
+    let name = match name.split_once('.') {
+        Some((schema, table)) => {
+            let (schema, name) = (part(schema), part(table));
+            return match schema.as_str() {
+                "pg_catalog" | "information_schema" => oid_of(&name),
+                _ => oid_of_table(&Listed { schema, name }),
+            };
+        }
+        None => part(name),
+    };
+    // One of several is none.
+    let mut named = all_tables(session).into_iter().filter(|table| table.name == name);
+    match (named.next(), named.next()) {
+        (Some(table), None) => oid_of_table(&table),
+        _ => oid_of(&name),
     }
 }
 

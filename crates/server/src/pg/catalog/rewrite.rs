@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArguments, GroupByExpr, Ident, Join, JoinOperator, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, SetExpr, Statement, TableAlias, TableFactor, Value, Visit, VisitMut,
-    Visitor, VisitorMut,
+    Select, SelectItem, SetExpr, Statement, TableAlias, TableFactor, TableWithJoins, Value, Visit,
+    VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -82,7 +82,7 @@ impl<'a> Rewrite<'a> {
             [schema, name] if schema == "pg_catalog" => (name.clone(), true),
             _ => return,
         };
-        if let Some(text) = calls::expression(&name, &arguments(call), self.about) {
+        if let Some(text) = calls::expression(&name, &arguments(call), self.about, self.session) {
             return self.put(expr, &text);
         }
         if is_catalogs && let Expr::Function(call) = expr {
@@ -102,7 +102,7 @@ impl<'a> Rewrite<'a> {
             "regclass" => {
                 // Its text is a name, and it is a number elsewhere.
                 let text = match literal {
-                    Some(name) => oid_of_name(&name).to_string(),
+                    Some(name) => oid_of_name(&name, self.session).to_string(),
                     None => format!("{inner}"),
                 };
                 self.put(expr, &format!("CAST({text} AS BIGINT)"));
@@ -160,7 +160,9 @@ impl<'a> Rewrite<'a> {
             }
             "regtype" => {
                 let arguments = [number, "NULL".to_string()];
-                if let Some(text) = calls::expression("format_type", &arguments, self.about) {
+                if let Some(text) =
+                    calls::expression("format_type", &arguments, self.about, self.session)
+                {
                     self.put(expr, &text);
                 }
             }
@@ -245,8 +247,7 @@ impl<'a> Rewrite<'a> {
     /// FROM generate_series(1, ..) AS i, string_to_array(current_setting('search_path'), ',') AS s)`.
     fn search_path(&mut self, expr: &mut Expr) {
         let Expr::InSubquery { expr: schema, subquery, negated } = &*expr else { return };
-        let text = subquery.to_string().to_lowercase();
-        if !(text.contains("'search_path'") && text.contains("generate_series(")) {
+        if !takes_search_path_apart(subquery) {
             return;
         }
         let path = self.about.settings.get("search_path").unwrap_or_default();
@@ -370,7 +371,8 @@ impl VisitorMut for Rewrite<'_> {
                 name.value.to_lowercase().as_str(),
                 "current_schema" | "current_catalog" | "session_user"
             )
-            && let Some(text) = calls::expression(&name.value.to_lowercase(), &[], self.about)
+            && let Some(text) =
+                calls::expression(&name.value.to_lowercase(), &[], self.about, self.session)
         {
             self.put(expr, &text);
         }
@@ -477,6 +479,19 @@ fn asks_for_no_type(condition: &Expr) -> bool {
     };
     is_kind
         && literal(right).is_some_and(|kind| matches!(kind.as_str(), "d" | "c" | "r" | "m" | "e"))
+}
+
+/// Whether a subquery reads the parts of the search path, and nothing else.
+fn takes_search_path_apart(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let is_part = |factor: &TableFactor| {
+        let text = factor.to_string().to_lowercase();
+        text.starts_with("generate_series(") || text.starts_with("string_to_array(current_setting(")
+    };
+    let joins = |from: &TableWithJoins| from.joins.iter().all(|join| is_part(&join.relation));
+    !select.from.is_empty()
+        && select.from.iter().all(|from| is_part(&from.relation) && joins(from))
+        && query.to_string().to_lowercase().contains("current_setting('search_path')")
 }
 
 /// Has the number of a function, `p.oid`, become its name; whether it was one.

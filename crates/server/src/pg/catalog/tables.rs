@@ -9,17 +9,15 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema};
 use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::common::DataFusionError;
-use headrace_engine::failure::{Failure, tables};
-use headrace_engine::{GivenTables, Session};
+use headrace_engine::failure::Failure;
+use headrace_engine::{GivenTables, PUBLIC, Session};
 
 use super::about::DATABASE;
-use super::oids::oid_of;
+use super::oids::{oid_of, oid_of_schema, oid_of_table};
 use crate::pg::types::{self, TYPES};
-use crate::server::{LEVERS, all_columns};
+use crate::server::{LEVERS, Listed, all_columns, all_tables};
 
 const DEFINITIONS: &str = include_str!("tables.txt");
-
-const PUBLIC_OID: u32 = 2200;
 
 /// Types whose functions have an underscore in their names.
 const JOINED: [&str; 9] =
@@ -141,20 +139,20 @@ fn array(kind: char, values: Vec<Option<String>>) -> Result<ArrayRef, DataFusion
 fn rows(
     name: &str,
     session: &Session,
-    columns: &[(String, Arc<Schema>)],
+    columns: &[(Listed, Arc<Schema>)],
     settings: &[(&'static str, String)],
     user: &str,
 ) -> Vec<Row> {
-    let names = || tables(session).into_iter();
+    let listed = || all_tables(session).into_iter();
     match name {
         "pg_namespace" => {
-            [(11, "pg_catalog"), (PUBLIC_OID, "public"), (13_000, "information_schema")]
-                .map(|(oid, name)| vec![("oid", oid.to_string()), ("nspname", name.to_string())])
-                .to_vec()
+            let row =
+                |name: String| vec![("oid", oid_of_schema(&name).to_string()), ("nspname", name)];
+            schemas(session).into_iter().map(row).collect()
         }
-        "pg_class" => columns.iter().map(|(name, schema)| class(name, schema)).collect(),
+        "pg_class" => columns.iter().map(|(table, schema)| class(table, schema)).collect(),
         "pg_attribute" => {
-            columns.iter().flat_map(|(name, schema)| attributes(name, schema)).collect()
+            columns.iter().flat_map(|(table, schema)| attributes(table, schema)).collect()
         }
         "pg_type" => pg_types(),
         "pg_proc" => functions_of_types(),
@@ -175,17 +173,21 @@ fn rows(
                 ]
             })
             .collect(),
-        "pg_tables" => names()
-            .map(|name| vec![("tablename", name), ("tableowner", DATABASE.to_string())])
-            .collect(),
-        "information_schema.schemata" => ["pg_catalog", "public", "information_schema"]
-            .map(|name| {
-                vec![("schema_name", name.to_string()), ("schema_owner", DATABASE.to_string())]
+        "pg_tables" => listed()
+            .map(|Listed { schema, name }| {
+                let owner = ("tableowner", DATABASE.to_string());
+                vec![("schemaname", schema), ("tablename", name), owner]
             })
-            .to_vec(),
-        "information_schema.tables" => names().map(|name| vec![("table_name", name)]).collect(),
+            .collect(),
+        "information_schema.schemata" => {
+            let owner = || ("schema_owner", DATABASE.to_string());
+            schemas(session).into_iter().map(|name| vec![("schema_name", name), owner()]).collect()
+        }
+        "information_schema.tables" => listed()
+            .map(|Listed { schema, name }| vec![("table_schema", schema), ("table_name", name)])
+            .collect(),
         "information_schema.columns" => {
-            columns.iter().flat_map(|(name, schema)| information_columns(name, schema)).collect()
+            columns.iter().flat_map(|(table, schema)| information_columns(table, schema)).collect()
         }
         _ => Vec::new(),
     }
@@ -200,21 +202,28 @@ fn roles(user: &str, name: &'static str, oid: &'static str) -> Vec<Row> {
     roles
 }
 
-fn class(name: &str, schema: &Schema) -> Row {
+/// All schemas.
+fn schemas(session: &Session) -> BTreeSet<String> {
+    let tables = all_tables(session).into_iter().map(|table| table.schema);
+    tables.chain(["pg_catalog", PUBLIC, "information_schema"].map(str::to_string)).collect()
+}
+
+fn class(table: &Listed, schema: &Schema) -> Row {
     vec![
-        ("oid", oid_of(name).to_string()),
-        ("relname", name.to_string()),
+        ("oid", oid_of_table(table).to_string()),
+        ("relname", table.name.clone()),
+        ("relnamespace", oid_of_schema(&table.schema).to_string()),
         ("relnatts", schema.fields().len().to_string()),
     ]
 }
 
-fn attributes(table: &str, schema: &Schema) -> Vec<Row> {
+fn attributes(table: &Listed, schema: &Schema) -> Vec<Row> {
     let fields = schema.fields().iter().enumerate();
     let attribute = |(nth, field): (usize, &Arc<Field>)| {
         let (oid, modifier) = types::of_arrow(field.data_type());
         let bytes = types::of_oid(oid).map_or(-1, |known| known.bytes);
         vec![
-            ("attrelid", oid_of(table).to_string()),
+            ("attrelid", oid_of_table(table).to_string()),
             ("attname", field.name().clone()),
             ("atttypid", oid.to_string()),
             ("attlen", bytes.to_string()),
@@ -227,7 +236,7 @@ fn attributes(table: &str, schema: &Schema) -> Vec<Row> {
     fields.map(attribute).collect()
 }
 
-fn information_columns(table: &str, schema: &Schema) -> Vec<Row> {
+fn information_columns(table: &Listed, schema: &Schema) -> Vec<Row> {
     let fields = schema.fields().iter().enumerate();
     let column = |(nth, field): (usize, &Arc<Field>)| {
         let (oid, modifier) = types::of_arrow(field.data_type());
@@ -236,7 +245,8 @@ fn information_columns(table: &str, schema: &Schema) -> Vec<Row> {
         let element = known.or_else(|| types::of_array(oid));
         let name = element.map_or("text", |known| known.name);
         let mut row = vec![
-            ("table_name", table.to_string()),
+            ("table_schema", table.schema.clone()),
+            ("table_name", table.name.clone()),
             ("column_name", field.name().clone()),
             ("ordinal_position", (nth + 1).to_string()),
             ("is_nullable", if field.is_nullable() { "YES" } else { "NO" }.to_string()),
@@ -336,10 +346,11 @@ mod tests {
     fn rows_name_columns_that_there_are() {
         let schema =
             Arc::new(Schema::new(vec![Field::new("a", DataType::Decimal128(15, 2), true)]));
+        let listed = Listed { schema: PUBLIC.to_string(), name: "t".to_string() };
         let all = [
-            ("pg_class", vec![class("t", &schema)]),
-            ("pg_attribute", attributes("t", &schema)),
-            ("information_schema.columns", information_columns("t", &schema)),
+            ("pg_class", vec![class(&listed, &schema)]),
+            ("pg_attribute", attributes(&listed, &schema)),
+            ("information_schema.columns", information_columns(&listed, &schema)),
             ("pg_type", pg_types()),
             ("pg_proc", functions_of_types()),
             ("pg_roles", roles("ada", "rolname", "oid")),
