@@ -14,6 +14,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use crate::copy::ArrowSink;
 use crate::fixes::sort_reservations::shared;
 use crate::fixes::unread_joins::{Readers, watched};
+use crate::home_folder::check_file_name;
 use crate::session::Session;
 
 impl Session {
@@ -72,13 +73,5 @@ impl Session {
                 "there is a table {name}\nhint: CREATE OR REPLACE TABLE {name} writes its file anew"
             ),
         }
-    }
-}
-
-/// Refuses what cannot be the name of a file that is seen.
-pub fn check_file_name(name: &str) -> Result<()> {
-    match name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
-        true => plan_err!("no file can be called {name}"),
-        false => Ok(()),
     }
 }

@@ -5,71 +5,22 @@
 //! that query.
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
 use std::sync::Arc;
 
-use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::datasource::ViewTable;
-use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, LogicalPlanBuilder};
 use headrace_io::write::Appended;
-use tokio::sync::OwnedMutexGuard;
 
 use crate::catalog::{Found, FoundTable, view_file};
 use crate::error::blocking;
 use crate::fixes::deep_expressions::OnLargeStack;
-use crate::home::check_file_name;
+use crate::home_folder::check_file_name;
 use crate::panics::caught;
 use crate::session::Session;
 use crate::sql::{Change, View, is_own};
-
-/// The longest text of a view.
-const TEXT_BYTES_MAX: usize = 1 << 20;
-
-/// What is left to do to the file of a view when its statement has taken effect.
-pub struct Kept {
-    name: String,
-    step: Step,
-    /// What has the name until then.
-    old: Option<Arc<dyn TableProvider>>,
-    /// Nobody else changes views of this home meanwhile.
-    changing: OwnedMutexGuard<()>,
-}
-
-enum Step {
-    Put(Appended, PathBuf),
-    Remove(PathBuf),
-}
-
-impl Kept {
-    /// The file that the view has then.
-    pub fn file(&self) -> Option<PathBuf> {
-        match &self.step {
-            Step::Put(_, path) => Some(path.clone()),
-            Step::Remove(_) => None,
-        }
-    }
-}
-
-impl Step {
-    fn take(self) -> Result<()> {
-        match self {
-            Self::Put(file, path) => file.commit().map_err(|error| failed(&path, &error)),
-            Self::Remove(path) => match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    Err(failed(&path, &error))
-                }
-                _ => Ok(()),
-            },
-        }
-    }
-}
-
-fn failed(path: &Path, error: &dyn std::fmt::Display) -> DataFusionError {
-    DataFusionError::Execution(format!("{}: {error}", path.display()))
-}
+use crate::view_files::{Kept, Step, TEXT_BYTES_MAX, failed, text_of};
 
 impl Session {
     /// Prepares what a statement does to the file of a view, where views last. `is_alone`: it names no table that is there for it
@@ -215,16 +166,4 @@ impl Session {
             }
         }
     }
-}
-
-/// The text of a view's file; `None`: it is no text of a view.
-fn text_of(path: &Path) -> Option<String> {
-    // Others may wait for ever, or never end.
-    if !path.metadata().is_ok_and(|file| file.is_file()) {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).ok()?;
-    file.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() <= TEXT_BYTES_MAX).then(|| String::from_utf8(bytes).ok()).flatten()
 }

@@ -100,6 +100,7 @@ mod schemas;
 mod semantics;
 mod session;
 mod strict;
+mod view_files;
 
 pub use fixes::deep_expressions::OnLargeStack;
 pub use headrace_flow::{AccessPath, Trace};

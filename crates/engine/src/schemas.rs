@@ -3,20 +3,16 @@
 //! A name without a schema is looked for in all of them, as if they were one folder: two of that name are an error of
 //! whoever names them. Tables and views that statements make are in the schema that has always been there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::{Result, plan_err};
-use parking_lot::RwLock;
 
 use crate::catalog::{Found, Tables, find_tables};
 use crate::error::blocking;
 use crate::session::Session;
-
-/// The schemas of a session, by name.
-pub type Schemas = RwLock<BTreeMap<String, Arc<Tables>>>;
 
 /// The schema of what has no other.
 pub const PUBLIC: &str = "public";

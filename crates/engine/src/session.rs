@@ -36,7 +36,7 @@ use headrace_runner::{Given, Runner, RunnerOptions, Settings};
 use crate::apart::Waiting;
 use crate::catalog::remote::traffic;
 use crate::catalog::{
-    Found, FoundTable, HeadraceTable, Reach, TableEntry, Tables, find_tables, table_notes,
+    Found, FoundTable, HeadraceTable, Reach, Schemas, TableEntry, Tables, find_tables, table_notes,
     with_opened,
 };
 use crate::config::{HeadraceConfig, settings_of, statement_timeout_of};
@@ -53,7 +53,6 @@ use crate::fixes::unread_joins::{Reader, Readers, watched};
 use crate::functions;
 use crate::held_tables::with_table_made;
 use crate::home_folder::Home;
-use crate::kept_views::Kept;
 use crate::overflow::CheckedArithmeticRule;
 use crate::overflow::avg::exact_avg;
 use crate::overflow::sum::checked_sum;
@@ -63,13 +62,13 @@ use crate::planner_memory;
 use crate::planner_rules::optimizer_rules;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
-use crate::schemas::Schemas;
 use crate::semantics;
 use crate::sql::effect::Effect;
 use crate::sql::filled::{Parameter, filled, statements};
 use crate::sql::{
     CellText, Change, Headers, OfAsOfJoins, Parsed, Planned, Remembered, RowsAsked, Written,
 };
+use crate::view_files::Kept;
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
 #[derive(Clone, Debug, Default)]

@@ -78,5 +78,5 @@ pub use remote::shown_text;
 pub use records::{Block, Blocks, Records, Separators};
 pub use table::{HeadraceTable, TableEntry};
 pub(crate) use tables::with_opened;
-pub use tables::{Tables, table_notes};
+pub use tables::{Schemas, Tables, table_notes};
 pub(crate) use text::TextSource;

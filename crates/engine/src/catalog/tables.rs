@@ -21,6 +21,9 @@ use super::table::TableEntry;
 use super::{Call, FoundTable};
 use crate::error::blocking;
 
+/// Tables by the names of their schemas.
+pub type Schemas = RwLock<BTreeMap<String, Arc<Tables>>>;
+
 tokio::task_local! {
     /// The tables of the statement that is planned: what it opened is not looked at again meanwhile.
     static OPENED: HashMap<String, Arc<dyn TableProvider>>;
