@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::datasource::ViewTable;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, LogicalPlanBuilder};
 use headrace_io::write::Appended;
 
@@ -33,9 +34,9 @@ impl Session {
         logical: &LogicalPlan,
         text: &str,
         is_alone: bool,
+        state: &SessionState,
     ) -> Result<Option<Kept>> {
         let Some(folder) = self.home.folder() else { return Ok(None) };
-        let state = self.context().state();
         match logical {
             LogicalPlan::Ddl(DdlStatement::CreateView(view))
                 if !view.temporary && is_own(&view.name, state.config_options()) =>
@@ -60,7 +61,7 @@ impl Session {
                     }
                     _ => {}
                 }
-                if self.reads(text, name, &mut HashSet::new())? {
+                if self.reads(text, name, state, &mut HashSet::new())? {
                     return plan_err!("the view {name} would read itself");
                 }
                 let known = self.remembered.view(name).and_then(|view| view.file);
@@ -116,9 +117,14 @@ impl Session {
     }
 
     /// Whether the text of a view names another, itself or through others.
-    fn reads(&self, text: &str, name: &str, seen: &mut HashSet<String>) -> Result<bool> {
-        let state = self.context().state();
-        let (_, references) = self.named(text, &state)?;
+    fn reads(
+        &self,
+        text: &str,
+        name: &str,
+        state: &SessionState,
+        seen: &mut HashSet<String>,
+    ) -> Result<bool> {
+        let (_, references) = self.named(text, state)?;
         for reference in references.iter().filter(|it| is_own(it, state.config_options())) {
             let table = reference.table();
             if table == name {
@@ -126,7 +132,7 @@ impl Session {
             }
             if seen.insert(table.to_string())
                 && let Some(view) = self.remembered.view(table)
-                && self.reads(&view.text, name, seen)?
+                && self.reads(&view.text, name, state, seen)?
             {
                 return Ok(true);
             }

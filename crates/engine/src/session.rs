@@ -456,7 +456,7 @@ impl Session {
             tokio::task::yield_now().await;
         }
         let change = Change::of(&logical, state.config_options());
-        let kept = self.keep_view(&logical, text, is_alone).await?;
+        let kept = self.keep_view(&logical, text, is_alone, &state).await?;
         let logical =
             with_table_made(&self.context, self.runner.budget(), readers, logical).await?;
         let frame = self.context.execute_logical_plan(logical).await?;

@@ -83,7 +83,7 @@ enum Slot {
 }
 
 impl Tables {
-    /// Those of a schema, of which there are none yet. Its tables have names and no paths.
+    /// An empty schema. Statements name its tables, and never paths, in it.
     pub(crate) fn schema(&self, schema: &str) -> Self {
         let (kept, reach) = (self.kept.clone(), self.reach.clone());
         Self { schema: schema.to_string(), kept, reach, ..Self::default() }

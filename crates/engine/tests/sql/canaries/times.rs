@@ -68,7 +68,7 @@ async fn parts() {
         .await;
 }
 
-/// Polls of a join of many pairs, of which none is an answer.
+/// Counts how often a join is polled that compares many pairs and finds none.
 #[tokio::test]
 async fn unread_joins() {
     let plain = Plain::of(1);
