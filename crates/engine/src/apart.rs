@@ -8,18 +8,17 @@
 //! It must never know what a statement is.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use futures::future::{AbortHandle, Abortable};
 use futures::stream::{BoxStream, unfold};
 use futures::{Stream, StreamExt};
-use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
-use tokio::task::spawn_blocking;
+use tokio::runtime::{Builder, EnterGuard, Handle};
+use tokio::sync::mpsc;
+use tokio::time::sleep_until;
 
 use crate::error::Told;
 use crate::failure::Class;
@@ -27,27 +26,73 @@ use crate::failure::Class;
 /// Batches that are made ahead of who takes them.
 const AHEAD: usize = 1;
 
+/// The clock of all limits. Its runtime has one thread, which does nothing else: a runtime whose threads all compute
+/// tells no time.
+static CLOCK: LazyLock<Result<Handle, String>> = LazyLock::new(|| {
+    let runtime = Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let clock = runtime.handle().clone();
+    let thread = std::thread::Builder::new().name("statement-clock".to_string());
+    let turns = move || runtime.block_on(std::future::pending::<()>());
+    thread.spawn(turns).map_err(|error| error.to_string())?;
+    Ok(clock)
+});
+
+/// The threads that compute a statement.
+#[derive(Clone, Debug)]
+pub enum Threads {
+    /// Whoever waits for it: nobody can leave before its next pause.
+    Waiting,
+    /// Those for work that blocks, of the runtime that waits.
+    Apart,
+    /// Those for work that blocks, of another runtime.
+    ApartOn(Handle),
+}
+
+impl Threads {
+    pub fn are_apart(&self) -> bool {
+        !matches!(self, Self::Waiting)
+    }
+
+    /// The runtime of the threads.
+    fn runtime(&self) -> Handle {
+        match self {
+            Self::ApartOn(runtime) => runtime.clone(),
+            Self::Waiting | Self::Apart => Handle::current(),
+        }
+    }
+}
+
 /// How a statement is waited for.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    is_apart: bool,
+    threads: Threads,
     /// Until when it may take.
-    deadline: Option<Arc<Deadline>>,
+    deadline: Option<Deadline>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Deadline {
     limit: Duration,
-    passed: watch::Receiver<bool>,
-    /// Its end ends the thread that waits.
-    _ended: Sender<()>,
+    ends: Instant,
+    clock: Handle,
 }
 
 impl Waiting {
     /// So long from `started`; 0 is for ever. Only what is computed apart can be left before it ends.
-    pub fn new(is_apart: bool, started: Instant, limit: Duration) -> Self {
-        let deadline = (!limit.is_zero()).then(|| Arc::new(Deadline::of(started, limit)));
-        Self { is_apart: is_apart || deadline.is_some(), deadline }
+    ///
+    /// # Errors
+    /// If there can be no clock.
+    pub fn new(threads: Threads, started: Instant, limit: Duration) -> Result<Self> {
+        // A limit beyond all times is none.
+        let Some(ends) = started.checked_add(limit).filter(|_| !limit.is_zero()) else {
+            return Ok(Self { threads, deadline: None });
+        };
+        let clock = CLOCK.as_ref().cloned().map_err(|error| {
+            exec_datafusion_err!("no thread can be started for statement_timeout: {error}")
+        })?;
+        let threads = if threads.are_apart() { threads } else { Threads::Apart };
+        Ok(Self { threads, deadline: Some(Deadline { limit, ends, clock }) })
     }
 
     /// Does `work`.
@@ -59,7 +104,20 @@ impl Waiting {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send,
     {
-        if self.is_apart { self.or(apart(work)).await } else { work().await }
+        match self.threads.are_apart() {
+            true => self.or(apart(self.threads.runtime(), work)).await,
+            false => work().await,
+        }
+    }
+
+    /// Makes a stream, whose tasks are those of the runtime that computes it.
+    ///
+    /// # Errors
+    /// Those of `stream`.
+    pub fn started<T>(&self, stream: impl FnOnce() -> Result<T>) -> Result<T> {
+        let runtime = self.threads.runtime();
+        let _inside: EnterGuard<'_> = runtime.enter();
+        stream()
     }
 
     /// The items of a stream.
@@ -67,10 +125,11 @@ impl Waiting {
         self,
         items: BoxStream<'static, Result<T>>,
     ) -> BoxStream<'static, Result<T>> {
-        if !self.is_apart {
+        if !self.threads.are_apart() {
             return items;
         }
-        let bounded = unfold(Some((received(items), self)), |state| async {
+        let received = received(&self.threads.runtime(), items);
+        let bounded = unfold(Some((received, self)), |state| async {
             let (mut received, waiting) = state?;
             match waiting.or(async { Ok(received.next().await) }).await {
                 Ok(item) => item.map(|item| (item, Some((received, waiting)))),
@@ -92,25 +151,13 @@ impl Waiting {
 }
 
 impl Deadline {
-    fn of(started: Instant, limit: Duration) -> Self {
-        let (tell, passed) = watch::channel(false);
-        let (ended, end) = channel::<()>();
-        let left = limit.saturating_sub(started.elapsed());
-        // A thread of its own: those of the runtime may all compute, and tell no time then.
-        std::thread::spawn(move || {
-            if end.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
-                let _ = tell.send(true);
-            }
-        });
-        Self { limit, passed, _ended: ended }
-    }
-
     /// The error, when it is due.
     async fn passed(&self) -> DataFusionError {
-        let mut passed = self.passed.clone();
-        if passed.wait_for(|passed| *passed).await.is_err() {
-            return std::future::pending().await;
-        }
+        let due = {
+            let _on_the_clock = self.clock.enter();
+            sleep_until(self.ends.into())
+        };
+        due.await;
         let cause =
             format!("the statement took longer than statement_timeout, {}", shown(self.limit));
         let hint = "SET statement_timeout = 0 takes the limit away";
@@ -135,16 +182,16 @@ impl Drop for AbortOnDrop {
 }
 
 /// Does `work` on a thread for work that blocks.
-async fn apart<T, F>(work: impl FnOnce() -> F + Send + 'static) -> Result<T>
+async fn apart<T, F>(runtime: Handle, work: impl FnOnce() -> F + Send + 'static) -> Result<T>
 where
     T: Send + 'static,
     F: Future<Output = Result<T>>,
 {
     let (handle, registration) = AbortHandle::new_pair();
     let _abort = AbortOnDrop(handle);
-    let runtime = Handle::current();
-    let done = spawn_blocking(move || runtime.block_on(Abortable::new(work(), registration)));
-    match done.await {
+    let inside = runtime.clone();
+    let work = move || inside.block_on(Abortable::new(work(), registration));
+    match runtime.spawn_blocking(work).await {
         Ok(Ok(done)) => done,
         Ok(Err(_)) => Err(DataFusionError::Execution("cancelled".to_string())),
         Err(error) => Err(DataFusionError::ExecutionJoin(Box::new(error))),
@@ -152,35 +199,50 @@ where
 }
 
 /// The items of a stream that is made on a thread for work that blocks.
-fn received<T: Send + 'static>(items: BoxStream<'static, Result<T>>) -> Received<Result<T>> {
+fn received<T: Send + 'static>(
+    runtime: &Handle,
+    items: BoxStream<'static, Result<T>>,
+) -> BoxStream<'static, Result<T>> {
     let (send, receive) = mpsc::channel(AHEAD);
     let (handle, registration) = AbortHandle::new_pair();
-    let runtime = Handle::current();
-    spawn_blocking(move || {
+    let inside = runtime.clone();
+    runtime.spawn_blocking(move || {
         let mut items = items;
-        let work = async {
+        let work = async move {
             while let Some(item) = items.next().await {
-                if send.send(item).await.is_err() {
-                    break;
+                if send.send(Some(item)).await.is_err() {
+                    return;
                 }
             }
+            // Whoever hears of the end finds nothing in use.
+            drop(items);
+            let _ = send.send(None).await;
         };
-        let _ = runtime.block_on(Abortable::new(work, registration));
-        drop(items);
+        let _ = inside.block_on(Abortable::new(work, registration));
     });
-    Received { receive, _abort: AbortOnDrop(handle) }
+    Received { receive: Some(receive), _abort: AbortOnDrop(handle) }.boxed()
 }
 
 struct Received<T> {
-    receive: mpsc::Receiver<T>,
+    /// `None` tells the end: a channel that is closed before has lost its sender.
+    receive: Option<mpsc::Receiver<Option<Result<T>>>>,
     _abort: AbortOnDrop,
 }
 
 impl<T> Stream for Received<T> {
-    type Item = T;
+    type Item = Result<T>;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        self.receive.poll_recv(context)
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(receive) = &mut self.receive else { return Poll::Ready(None) };
+        let item = std::task::ready!(receive.poll_recv(context));
+        let item = item.unwrap_or_else(|| {
+            let cause = "its thread has ended before the answer had".to_string();
+            Some(Err(DataFusionError::Internal(cause)))
+        });
+        if !matches!(item, Some(Ok(_))) {
+            self.receive = None;
+        }
+        Poll::Ready(item)
     }
 }
 
@@ -193,7 +255,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_waits_longer_than_the_limit() {
         let started = Instant::now();
-        let waiting = Waiting::new(false, started, Duration::from_millis(50));
+        let waiting = Waiting::new(Threads::Waiting, started, Duration::from_millis(50)).unwrap();
         let slow = || async {
             std::thread::sleep(Duration::from_secs(2));
             Ok(())
@@ -212,7 +274,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_apart_may_leave_at_any_moment() {
         let started = Instant::now();
-        let waiting = Waiting::new(true, started, Duration::ZERO);
+        let waiting = Waiting::new(Threads::Apart, started, Duration::ZERO).unwrap();
         let slow = || async {
             std::thread::sleep(Duration::from_secs(2));
             Ok(())
@@ -223,8 +285,8 @@ mod tests {
 
     #[tokio::test]
     async fn without_a_limit_all_comes() {
-        for is_apart in [false, true] {
-            let waiting = Waiting::new(is_apart, Instant::now(), Duration::ZERO);
+        for threads in [Threads::Waiting, Threads::Apart] {
+            let waiting = Waiting::new(threads, Instant::now(), Duration::ZERO).unwrap();
             assert_eq!(waiting.work(|| async { Ok(7) }).await.unwrap(), 7);
             let items = waiting.stream(iter(0..9).map(Ok).boxed());
             let items: Vec<i32> = items.map(|item| item.unwrap()).collect().await;

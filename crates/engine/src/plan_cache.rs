@@ -21,6 +21,7 @@ use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
@@ -40,10 +41,16 @@ const PLANS_MAX: usize = 256;
 /// The tables that a plan stands on.
 pub type Tables = Vec<(TableReference, Arc<dyn TableProvider>)>;
 
+/// A text, and the address of the settings that it was planned with. Settings that somebody else holds are changed by
+/// replacing them, and an entry holds its own: the same address means the same settings.
+type Key = (usize, String);
+
+fn key(text: &str, options: &Arc<ConfigOptions>) -> Key {
+    (Arc::as_ptr(options) as usize, text.to_string())
+}
+
 struct Entry {
-    /// Settings are changed by replacing them as long as someone else holds them: the same
-    /// address means the same settings.
-    options: Arc<ConfigOptions>,
+    _options: Arc<ConfigOptions>,
     tables: Tables,
     plan: Arc<dyn ExecutionPlan>,
     headers: Headers,
@@ -51,12 +58,12 @@ struct Entry {
 
 #[derive(Default)]
 struct Entries {
-    by_text: HashMap<String, Entry>,
+    by_key: HashMap<Key, Entry>,
     /// How often all were forgotten.
     generation: u64,
 }
 
-/// Plans by text.
+/// Plans by text and settings, of all sessions over the same tables.
 #[derive(Default)]
 pub struct PlanCache {
     entries: Arc<Mutex<Entries>>,
@@ -68,25 +75,25 @@ pub struct Loan {
     entries: Arc<Mutex<Entries>>,
     generation: u64,
     /// Until then.
-    lent: Option<(String, Entry)>,
+    lent: Option<(Key, Entry)>,
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        let Some((text, entry)) = self.lent.take() else { return };
+        let Some((key, entry)) = self.lent.take() else { return };
         let mut entries = self.entries.lock();
         if entries.generation == self.generation {
-            entries.insert(text, entry);
+            entries.insert(key, entry);
         }
     }
 }
 
 impl Entries {
-    fn insert(&mut self, text: String, entry: Entry) {
-        if self.by_text.len() >= PLANS_MAX {
-            self.by_text.clear();
+    fn insert(&mut self, key: Key, entry: Entry) {
+        if self.by_key.len() >= PLANS_MAX {
+            self.by_key.clear();
         }
-        self.by_text.insert(text, entry);
+        self.by_key.insert(key, entry);
     }
 }
 
@@ -110,9 +117,10 @@ impl PlanCache {
         context: &SessionContext,
         apart: bool,
     ) -> Result<Option<KnownPlan>> {
-        let Some((tables, mut known)) = self.find(text, context) else { return Ok(None) };
+        let key = key(text, context.state_ref().read().config().options());
+        let Some((tables, mut known)) = self.find(&key) else { return Ok(None) };
         if !are_current(&tables, context, apart).await {
-            self.entries.lock().by_text.remove(text);
+            self.entries.lock().by_key.remove(&key);
             known.loan.iter_mut().for_each(|loan| loan.lent = None);
             return Ok(None);
         }
@@ -120,23 +128,19 @@ impl PlanCache {
         Ok(Some(known))
     }
 
-    fn find(&self, text: &str, context: &SessionContext) -> Option<(Tables, KnownPlan)> {
+    fn find(&self, key: &Key) -> Option<(Tables, KnownPlan)> {
         let mut entries = self.entries.lock();
-        let entry = entries.by_text.get(text)?;
-        let state = context.state_ref();
-        if !Arc::ptr_eq(&entry.options, state.read().config().options()) {
-            return None;
-        }
+        let entry = entries.by_key.get(key)?;
         let (plan, headers) = (Arc::clone(&entry.plan), entry.headers.clone());
         let tables = entry.tables.clone();
         let loan = match shares_values(&plan) {
-            true => entries.by_text.remove_entry(text).map(|lent| self.lend(&entries, lent)),
+            true => entries.by_key.remove_entry(key).map(|lent| self.lend(&entries, lent)),
             false => None,
         };
         Some((tables, KnownPlan { plan, headers, loan }))
     }
 
-    fn lend(&self, entries: &Entries, lent: (String, Entry)) -> Loan {
+    fn lend(&self, entries: &Entries, lent: (Key, Entry)) -> Loan {
         let (generation, lent) = (entries.generation, Some(lent));
         Loan { entries: Arc::clone(&self.entries), generation, lent }
     }
@@ -154,19 +158,20 @@ impl PlanCache {
         if !starts_afresh(plan) {
             return None;
         }
-        let entry = Entry { options, tables, plan: Arc::clone(plan), headers };
+        let key = key(text, &options);
+        let entry = Entry { _options: options, tables, plan: Arc::clone(plan), headers };
         let mut entries = self.entries.lock();
         if shares_values(plan) {
-            return Some(self.lend(&entries, (text.to_string(), entry)));
+            return Some(self.lend(&entries, (key, entry)));
         }
-        entries.insert(text.to_string(), entry);
+        entries.insert(key, entry);
         None
     }
 
     /// Forgets all plans: the session has changed.
     pub fn clear(&self) {
         let mut entries = self.entries.lock();
-        entries.by_text.clear();
+        entries.by_key.clear();
         entries.generation += 1;
     }
 }
@@ -247,7 +252,7 @@ pub fn tables_of(plan: &LogicalPlan) -> Result<Option<Tables>> {
             })
         })
     })?;
-    Ok((reusable && !tables.is_empty()).then_some(tables))
+    Ok(reusable.then_some(tables))
 }
 
 /// Whether an expression's own value depends on nothing but its operands, and the tables of the plan.
@@ -278,6 +283,7 @@ fn starts_afresh(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<FilterExec>()
         || plan.is::<GlobalLimitExec>()
         || plan.is::<CooperativeExec>()
-        || plan.is::<CoalescePartitionsExec>();
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<PlaceholderRowExec>();
     known && plan.children().into_iter().all(starts_afresh)
 }

@@ -32,8 +32,9 @@ use futures::{StreamExt, TryStreamExt};
 
 use headrace_flow::Trace;
 use headrace_runner::{Given, Runner, RunnerOptions, Settings};
+use tokio::runtime::Handle;
 
-use crate::apart::Waiting;
+use crate::apart::{Threads, Waiting};
 use crate::catalog::remote::traffic;
 use crate::catalog::{
     Found, FoundTable, HeadraceTable, Reach, Schemas, TableEntry, Tables, find_tables, table_notes,
@@ -67,6 +68,7 @@ use crate::sql::effect::Effect;
 use crate::sql::filled::{Parameter, filled, statements};
 use crate::sql::{
     CellText, Change, Headers, OfAsOfJoins, Parsed, Planned, Remembered, RowsAsked, Written,
+    dialect,
 };
 use crate::view_files::Kept;
 
@@ -116,8 +118,8 @@ pub struct Session {
     pub(crate) remembered: Arc<Remembered>,
     pub(crate) home: Arc<Home>,
     pub(crate) schemas: Arc<Schemas>,
-    /// Statements are planned and answered on threads of their own.
-    is_apart: bool,
+    /// What plans and answers statements.
+    threads: Threads,
 }
 
 impl Session {
@@ -175,8 +177,21 @@ impl Session {
         if let Some(catalog) = context.catalog(&names.default_catalog) {
             catalog.register_schema(&names.default_schema, Arc::clone(&tables) as _)?;
         }
+        // It is there now. A session beside this one, which must not make it anew, has these same settings until it changes
+        // them, and so knows the plans that are made with them.
+        let state = context.state_ref();
+        state.write().config_mut().options_mut().catalog.create_default_catalog_and_schema = false;
         let (plans, home, schemas) = Default::default();
-        Ok(Self { context, tables, runner, plans, remembered, home, schemas, is_apart: true })
+        Ok(Self {
+            context,
+            tables,
+            runner,
+            plans,
+            remembered,
+            home,
+            schemas,
+            threads: Threads::Apart,
+        })
     }
 
     /// Another session over the same tables, memory and devices, with settings and prepared statements of its own.
@@ -184,9 +199,7 @@ impl Session {
     pub fn beside(&self) -> Self {
         let remembered = Arc::new(self.remembered.beside());
         let state = self.context.state();
-        // The catalog is there: to make it anew would take the tables of all sessions away.
-        let config = state.config().clone().with_create_default_catalog_and_schema(false);
-        let config = config.with_extension(Arc::clone(&remembered));
+        let config = state.config().clone().with_extension(Arc::clone(&remembered));
         let state = SessionStateBuilder::new_from_existing(state).with_config(config).build();
         let context = SessionContext::new_with_state(state);
         Self { context, remembered, ..self.clone() }
@@ -202,7 +215,7 @@ impl Session {
     /// # Errors
     /// A text that has no tokens.
     pub fn statements<'a>(&self, text: &'a str) -> Result<Vec<(usize, &'a str)>> {
-        statements(text, &self.context.state())
+        statements(text, &self.context.state_ref().read())
     }
 
     /// A statement with what `value` makes of each of its parameters.
@@ -214,19 +227,27 @@ impl Session {
         text: &str,
         value: impl FnMut(Parameter<'_>) -> Result<String>,
     ) -> Result<String> {
-        filled(text, &self.context.state(), value)
+        let dialect = dialect::of(&self.context.state_ref().read());
+        filled(text, dialect.as_ref(), value)
     }
 
     /// What a statement would change.
     pub fn effect(&self, text: &str) -> Effect {
-        Effect::of(text, &self.context.state())
+        Effect::of(text, &self.context.state_ref().read())
     }
 
     /// Has statements planned and answered where they are waited for, which saves the start of two threads. Who drops
     /// one meanwhile waits for its next pause: for a process that ends with its statement.
     #[must_use]
     pub fn inline(self) -> Self {
-        Self { is_apart: false, ..self }
+        Self { threads: Threads::Waiting, ..self }
+    }
+
+    /// Has statements planned and answered on threads of another runtime than the one that waits for them, which goes on
+    /// hearing whom it hears while they compute.
+    #[must_use]
+    pub fn computed_on(self, runtime: Handle) -> Self {
+        Self { threads: Threads::ApartOn(runtime), ..self }
     }
 
     /// DataFusion's context, for what this façade does not offer.
@@ -329,7 +350,7 @@ impl Session {
 
     /// What a text is to whoever makes larger queries of it.
     pub fn written(&self, text: &str) -> Written {
-        Written::of(text, &self.context.state())
+        Written::of(text, &self.context.state_ref().read())
     }
 
     /// Parses and plans one statement. Statements that change the session (`SET`, `CREATE
@@ -349,12 +370,12 @@ impl Session {
     pub async fn sql_over(&self, text: &str, given: GivenTables) -> Result<Query> {
         let (started, traffic) = (Instant::now(), traffic());
         let limit = statement_timeout_of(self.context.state_ref().read().config_options());
-        let waiting = Waiting::new(self.is_apart, started, limit);
+        let waiting = Waiting::new(self.threads.clone(), started, limit)?;
         // A CREATE TABLE of a query runs it while it is planned.
         let planning = Arc::<Readers>::default();
         let planned_for = planning.one();
         let cached = match given.is_empty() {
-            true => self.plans.get(text, &self.context, self.is_apart).await?,
+            true => self.plans.get(text, &self.context, self.threads.are_apart()).await?,
             false => None,
         };
         let plan_cached = cached.is_some();
@@ -448,11 +469,12 @@ impl Session {
         let staging = staged(&mut logical)?;
         // A view has no place in the plan of a query over it: nothing would tell that it was replaced.
         let tables = if only_tables { tables_of(&logical)? } else { None };
-        if changes_session(&logical) {
+        // Plans of other settings have another key.
+        if changes_session(&logical) && !matches!(logical, LogicalPlan::Statement(_)) {
             self.plans.clear();
         }
         // What was cancelled meanwhile takes no effect.
-        if self.is_apart {
+        if self.threads.are_apart() {
             tokio::task::yield_now().await;
         }
         let change = Change::of(&logical, state.config_options());
@@ -522,7 +544,8 @@ impl Query {
     /// If the plan cannot be started; what fails later comes through the stream.
     pub fn stream(&self) -> Result<SendableRecordBatchStream> {
         let reader = self.readers.one();
-        let rows = execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context))?;
+        let started = || execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context));
+        let rows = self.waiting.started(started)?;
         self.delivered(rows, reader)
     }
 
@@ -583,12 +606,12 @@ impl Query {
             return self.stream();
         }
         let reader = self.readers.one();
-        let streams = (0..partitions)
-            .map(|partition| {
-                let rows = self.plan.execute(partition, Arc::clone(&self.context))?;
-                Ok(spawn_buffered(rows, AHEAD_BATCHES))
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let started = |partition| {
+            let rows = self.plan.execute(partition, Arc::clone(&self.context))?;
+            Ok(spawn_buffered(rows, AHEAD_BATCHES))
+        };
+        let streams = || (0..partitions).map(started).collect::<Result<Vec<_>>>();
+        let streams = self.waiting.started(streams)?;
         let batches = iter(streams).flatten();
         self.delivered(Box::pin(RecordBatchStreamAdapter::new(self.plan.schema(), batches)), reader)
     }

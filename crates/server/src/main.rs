@@ -117,8 +117,12 @@ fn run<D: Future<Output = Result<(), String>>>(door: impl FnOnce(Work) -> D) -> 
         .enable_all()
         .build()
         .map_err(started)?;
-    let doors = Builder::new_multi_thread().enable_all().build().map_err(started)?;
-    let done = doors.block_on(door(Work::new(work.handle().clone())));
+    let doors = Builder::new_multi_thread()
+        .thread_stack_size(STACK_BYTES)
+        .enable_all()
+        .build()
+        .map_err(started)?;
+    let done = doors.block_on(door(Work(work.handle().clone())));
     // Statements that nobody waits for any more are not waited for here either.
     doors.shutdown_background();
     work.shutdown_background();

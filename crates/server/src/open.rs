@@ -3,11 +3,11 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use datafusion::execution::SendableRecordBatchStream;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::admission::Place;
-use crate::work::Batches;
 
 /// Answers that are open at a time: each may hold a thread.
 pub const OPEN_MAX: usize = 1024;
@@ -21,7 +21,7 @@ const SWEEP: Duration = Duration::from_secs(5);
 
 /// What a statement holds while it runs. Who takes nothing of an answer for long loses it.
 pub struct Open {
-    pub stream: Option<Batches>,
+    pub stream: Option<SendableRecordBatchStream>,
     pub place: Option<Place>,
     /// One of the answers that may be open.
     _permit: Option<OwnedSemaphorePermit>,
@@ -65,12 +65,12 @@ impl OpenAnswers {
     /// Opens one.
     pub fn begin(
         &self,
-        batches: Batches,
+        stream: SendableRecordBatchStream,
         place: Place,
         permit: OwnedSemaphorePermit,
     ) -> Arc<Mutex<Open>> {
         let open = Arc::new(Mutex::new(Open {
-            stream: Some(batches),
+            stream: Some(stream),
             place: Some(place),
             _permit: Some(permit),
             asked: Instant::now(),

@@ -113,6 +113,7 @@ impl Server {
         let told = |error| Failure::of(&error, &LEVERS);
         let options = SessionOptions { settings, limits };
         let base = Session::new(options).map_err(|error| told(error).cause)?;
+        let base = base.computed_on(work.0.clone());
         if let Some(folder) = headrace_gpu::cache_folder() {
             base.keep_metadata_in(folder.join("tables"));
         }

@@ -11,7 +11,7 @@ use arrow_array::types::UInt64Type;
 use arrow_schema::SchemaRef;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use headrace_engine::failure::{Class, Failure};
 use headrace_engine::sql::effect::Effect;
 use headrace_engine::{GivenTables, Query, QueryReport, Session};
@@ -63,8 +63,9 @@ pub async fn plan(
     given: GivenTables,
 ) -> Result<Planned, Failure> {
     let started = Instant::now();
-    let planned = match may(server, session, asker, sql) {
-        Ok(()) => in_turn(server, session, asker, sql, given).await,
+    let effect = session.effect(sql);
+    let planned = match may(server, effect, asker, sql) {
+        Ok(()) => in_turn(server, session, effect, asker, sql, given).await,
         Err(failure) => Err(failure),
     };
     match planned {
@@ -84,22 +85,22 @@ pub async fn plan(
 async fn in_turn(
     server: &Server,
     session: &Session,
+    effect: Effect,
     asker: &Asker,
     sql: &str,
     given: GivenTables,
 ) -> Result<Query, Failure> {
-    let _place = match session.effect(sql) {
+    let _place = match effect {
         Effect::Writes => Some(turn(server, asker, Size::Large).await?),
         _ => None,
     };
-    let (work, text) = (session.clone(), sql.to_string());
-    let planned = server.work.of(async move { work.sql_over(&text, given).await }).await?;
+    let planned = session.sql_over(sql, given).await;
     planned.map_err(|error| Failure::of_statement(session, sql, &error, &LEVERS))
 }
 
 /// Whether somebody may have a statement done.
-fn may(server: &Server, session: &Session, asker: &Asker, sql: &str) -> Result<(), Failure> {
-    match session.effect(sql) {
+fn may(server: &Server, effect: Effect, asker: &Asker, sql: &str) -> Result<(), Failure> {
+    match effect {
         Effect::Reads => return Ok(()),
         Effect::Session => return may_set(server, sql),
         Effect::Writes if server.is_writable && asker.may_write => return Ok(()),
@@ -143,12 +144,11 @@ impl Planned {
     /// Waits for the statement's turn, and begins it.
     pub async fn begin(self) -> Result<Running, Failure> {
         let size = Size::of(self.query.plan(), self.query.progress().rows_total);
-        let begun = self.admitted(size).await.and_then(|(place, permit)| {
-            match self.server.work.batches(&self.query) {
+        let begun =
+            self.admitted(size).await.and_then(|(place, permit)| match self.query.stream() {
                 Ok(stream) => Ok((place, permit, stream)),
                 Err(error) => Err(Failure::of_statement(&self.session, &self.sql, &error, &LEVERS)),
-            }
-        });
+            });
         match begun {
             Ok((place, permit, stream)) => {
                 let open = self.server.open.begin(stream, place, permit);
@@ -264,7 +264,7 @@ impl Stream for Running {
             open.asked = Instant::now();
             match &mut open.stream {
                 Some(stream) => {
-                    let next = stream.poll_next(context);
+                    let next = stream.poll_next_unpin(context);
                     open.is_busy = next.is_pending();
                     next
                 }

@@ -5,6 +5,7 @@
 
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::execution::session_state::SessionState;
+use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::dialect;
@@ -25,11 +26,10 @@ pub enum Parameter<'a> {
 /// A text that has no tokens; both `?` and `$1`; those of `value`.
 pub fn filled(
     text: &str,
-    state: &SessionState,
+    dialect: &dyn Dialect,
     mut value: impl FnMut(Parameter<'_>) -> Result<String>,
 ) -> Result<String> {
-    let dialect = dialect::of(state);
-    let tokens = Tokenizer::new(dialect.as_ref(), text).tokenize_with_location();
+    let tokens = Tokenizer::new(dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| plan_datafusion_err!("{error}"))?;
     let lines = Lines::of(text);
     let (mut out, mut done, mut questions, mut has_numbers) = (String::new(), 0, 0, false);
@@ -101,8 +101,7 @@ mod tests {
     use super::*;
 
     fn fill(text: &str) -> Result<String> {
-        let state = SessionContext::new().state();
-        filled(text, &state, |parameter| match parameter {
+        filled(text, &HeadraceDialect, |parameter| match parameter {
             Parameter::Nth(nth) if nth < 2 => Ok(["'ä'", "(-5)"][nth].to_string()),
             Parameter::Named("name") => Ok("NULL".into()),
             other => plan_err!("no value for {other:?}"),

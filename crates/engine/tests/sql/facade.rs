@@ -217,6 +217,36 @@ async fn plans_are_used_again_until_something_changes() {
     let timed = "SELECT count(*) FROM numbers WHERE n > 3 AND now() > '2020-01-01'";
     total(&session, timed).await;
     assert!(!total(&session, timed).await.1);
+    // One without tables, which programs ask to see whether anybody answers.
+    for (sql, is_kept) in [("SELECT 1", true), ("SELECT now()", false), ("SELECT random()", false)]
+    {
+        total(&session, sql).await;
+        assert_eq!(total(&session, sql).await.1, is_kept, "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_beside_each_other_know_the_plans_of_their_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = with_numbers(folder.path(), 1000);
+    let [other, third] = [session.beside(), session.beside()];
+    let sql = "SELECT sum(n) AS s FROM numbers WHERE n > 3 ORDER BY s";
+    let (first, cached) = total(&session, sql).await;
+    assert!(!cached);
+    assert_eq!(total(&other, sql).await, (first.clone(), true));
+    // Another setting of one session takes no plan of the others away, and none of them takes its own.
+    rows(&third, "SET headrace.threads = 1").await;
+    assert_eq!(total(&third, sql).await, (first.clone(), false));
+    for session in [&session, &other, &third] {
+        assert_eq!(total(session, sql).await, (first.clone(), true));
+    }
+    // Another table of the name is seen by all.
+    let path = folder.path().join("other.arrow");
+    tables::write(&path, &numbers(10), 1 << 16, true);
+    other.register_arrow("numbers", &[path]).unwrap();
+    for session in [&session, &other, &third] {
+        assert_ne!(total(session, sql).await.0, first);
+    }
 }
 
 /// Runs of such a plan have a place for the subquery's value in common.
