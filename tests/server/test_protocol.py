@@ -283,7 +283,10 @@ def test_what_is_written_stays(data, tmp_path):
         assert cursor.statusmessage.startswith("CREATE TABLE") and cursor.rowcount in (-1, 0)
         connection.execute("create table held (a bigint)")
         assert connection.execute("insert into held values (1000), (1001)").statusmessage == "INSERT 0 2"
-        connection.execute("create view shown as select count(*) as n from made")
+        connection.execute("insert into made select id + 1000, part from many where id < 5")
+        assert connection.execute("update made set part = 0 where id > 1000").statusmessage == "UPDATE 4"
+        assert connection.execute("delete from made where id >= 1003").statusmessage == "DELETE 2"
+        connection.execute("create view shown as select count(*) as n from made where id < 1000")
         with psycopg.connect(server.dsn) as other:
             assert other.execute("select n from shown").fetchone() == (100,)
         connection.execute(f"copy (select 1 as a) to '{folder}/out.csv'")
@@ -299,6 +302,7 @@ def test_what_is_written_stays(data, tmp_path):
     assert server.stop() == 0
     server = Server(folder)
     with psycopg.connect(server.dsn) as connection:
-        assert connection.execute("select count(*) from made").fetchone() == (100,)
+        assert connection.execute("select count(*) from made").fetchone() == (103,)
+        assert connection.execute("select sum(a) from held").fetchone() == (2001,)
         assert connection.execute("select n from shown").fetchone() == (100,)
     assert server.stop() == 0

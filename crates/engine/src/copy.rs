@@ -125,14 +125,7 @@ impl Staging {
     fn local(target: &Path, is_one_file: bool) -> Result<Staging> {
         let fail = |cause: &dyn fmt::Display, remedy: &str| refused(target, cause, remedy);
         let name_another = "name another file, or a folder";
-        // What is written to through a link is what it leads to.
-        let target = match std::fs::canonicalize(target) {
-            Ok(target) => target,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && !target.is_symlink() => {
-                std::path::absolute(target).map_err(|e| fail(&e, name_another))?
-            }
-            Err(e) => return Err(fail(&e, name_another)),
-        };
+        let target = real(target)?;
         if let Ok(metadata) = std::fs::metadata(&target) {
             if is_one_file && !metadata.is_file() {
                 return Err(fail(&"it is no regular file", name_another));
@@ -155,6 +148,14 @@ impl Staging {
         let name_another = "name another folder";
         let target = std::fs::canonicalize(target).map_err(|e| refused(target, e, name_another))?;
         Self::begin(target, false)
+    }
+
+    /// Begins to write what will be put in the place of a table, whatever lies there.
+    ///
+    /// # Errors
+    /// A place that cannot be written beside.
+    pub fn beside(target: &Path, is_one_file: bool) -> Result<Staging> {
+        Self::begin(real(target)?, is_one_file)
     }
 
     fn begin(target: PathBuf, is_one_file: bool) -> Result<Staging> {
@@ -195,6 +196,11 @@ impl Staging {
         &self.content
     }
 
+    /// What it will be.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
     /// Puts a folder that was written in the place of another, at once; that one goes with the hidden folder.
     ///
     /// # Errors
@@ -202,12 +208,29 @@ impl Staging {
     pub fn replace_folder(&self) -> Result<()> {
         check_is_partitions(&self.target)?;
         std::fs::create_dir_all(&self.content)
-            .and_then(|()| {
-                Ok(renameat_with(CWD, &self.content, CWD, &self.target, RenameFlags::EXCHANGE)?)
-            })
-            .map_err(|e| refused(&self.target, e, "remove it first"))?;
+            .map_err(|e| refused(&self.content, e, "see whether its folder may be written"))?;
+        self.exchange()?;
         is_whole(&self.target);
         Ok(())
+    }
+
+    /// Puts what was written in the place of what lies there, file or folder, at once; that goes with the hidden folder.
+    ///
+    /// # Errors
+    /// A file system that cannot do that.
+    pub fn exchange(&self) -> Result<()> {
+        renameat_with(CWD, &self.content, CWD, &self.target, RenameFlags::EXCHANGE)
+            .map_err(|e| refused(&self.target, e, "remove it first"))?;
+        self.settle();
+        Ok(())
+    }
+
+    /// A name that was given lasts.
+    fn settle(&self) {
+        if let Some(folder) = self.target.parent() {
+            // The name is there; a file system that cannot sync folders keeps it in its own way.
+            let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        }
     }
 
     /// Puts what was written in its place.
@@ -235,12 +258,20 @@ impl Staging {
         };
         put().map_err(|e| refused(&self.target, e, "see whether it may be replaced"))?;
         is_whole(&self.target);
-        if let Some(folder) = self.target.parent() {
-            // The name is there; a file system that cannot sync folders keeps it in its own way.
-            let _ = File::open(folder).and_then(|folder| folder.sync_all());
-        }
+        self.settle();
         Ok(())
     }
+}
+
+/// What is written to through a link is what it leads to.
+fn real(target: &Path) -> Result<PathBuf> {
+    let real = match std::fs::canonicalize(target) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !target.is_symlink() => {
+            std::path::absolute(target)
+        }
+        found => found,
+    };
+    real.map_err(|e| refused(target, e, "name another file, or a folder"))
 }
 
 /// A folder in whose place another may be put: it has nothing but partitions and files of tables in it.

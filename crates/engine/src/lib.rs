@@ -85,6 +85,7 @@ mod floats;
 mod folder_values;
 mod held_tables;
 mod home;
+mod home_changes;
 mod home_folder;
 mod kept_views;
 mod limits;

@@ -462,6 +462,10 @@ impl Session {
             self.plans.clear();
             return Ok((KnownPlan { plan, headers, loan: None }, staging));
         }
+        if let Some(plan) = self.plan_change(&logical).await? {
+            self.plans.clear();
+            return Ok((KnownPlan { plan, headers, loan: None }, None));
+        }
         if self.create_file(&logical, readers).await? {
             self.plans.clear();
             return Ok((nothing_left(), None));

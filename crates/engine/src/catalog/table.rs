@@ -124,6 +124,11 @@ impl HeadraceTable {
         &self.name
     }
 
+    /// Whether folders are columns of it.
+    pub fn is_partitioned(&self) -> bool {
+        self.folders.is_some()
+    }
+
     /// The files.
     pub fn arrow(&self) -> &ArrowTable {
         &self.arrow

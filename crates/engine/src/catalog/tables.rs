@@ -238,6 +238,17 @@ impl Tables {
         })
     }
 
+    /// The file or folder of this machine that a name is of; `None`: it is no such name, or of several.
+    pub(crate) fn place(&self, name: &str) -> Option<PathBuf> {
+        match self.by_name.read().get(name)? {
+            Slot::Files(same) => match same.as_slice() {
+                [one] if !is_address(one.given.place()) => Some(one.given.place().to_path_buf()),
+                _ => None,
+            },
+            Slot::Given(_) => None,
+        }
+    }
+
     /// Whether a name is one that was given, and no path.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.by_name.read().contains_key(name)

@@ -16,7 +16,7 @@ fn numbers(rows: i32) -> RecordBatch {
     RecordBatch::try_from_iter([("n", column)]).unwrap()
 }
 
-fn cpu_session(limits: RunnerOptions) -> Session {
+pub fn cpu_session(limits: RunnerOptions) -> Session {
     let settings = Settings { processor: Processor::Cpu, ..Settings::default() };
     Session::new(SessionOptions { settings, limits }).unwrap()
 }
@@ -349,82 +349,7 @@ async fn a_join_that_nobody_reads_ends() {
 }
 
 /// Rows of a statement as one text.
-async fn rows(session: &Session, sql: &str) -> String {
+pub async fn rows(session: &Session, sql: &str) -> String {
     let (batches, _) = session.sql(sql).await.unwrap().collect().await.unwrap();
     datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn views_of_a_home_last() {
-    let folder = tempfile::tempdir().unwrap();
-    let home = folder.path();
-    let opened = || async {
-        let session = cpu_session(RunnerOptions::default());
-        let found = session.register_place(home).await.unwrap();
-        session.keep_tables_in(home);
-        (session, found)
-    };
-    let failed = |session: Session, sql: &'static str| async move {
-        session.sql(sql).await.err().map(|error| error.to_string()).unwrap_or_default()
-    };
-    let (session, _) = opened().await;
-    for sql in [
-        "CREATE TABLE t AS SELECT 1 AS a UNION ALL SELECT 2",
-        "CREATE VIEW sums AS SELECT sum(a) AS s FROM t",
-        // Its name comes before that of the view that it names.
-        "CREATE VIEW again AS SELECT s + 1 AS s FROM sums",
-        "CREATE VIEW gone AS SELECT 1",
-        "DROP VIEW gone",
-        "CREATE OR REPLACE VIEW sums AS SELECT sum(a) * 10 AS s FROM t",
-    ] {
-        rows(&session, sql).await;
-    }
-    for (sql, cause) in [
-        ("CREATE VIEW sums AS SELECT 2", "sums"),
-        ("CREATE OR REPLACE VIEW t AS SELECT 1 AS a", "is a table"),
-        ("CREATE OR REPLACE VIEW sums AS SELECT * FROM sums", "read itself"),
-        ("CREATE OR REPLACE VIEW sums AS SELECT * FROM again", "read itself"),
-    ] {
-        assert!(failed(session.clone(), sql).await.contains(cause), "{sql}");
-    }
-    // Views of other schemas have no file, and nothing to do with those of this one.
-    rows(&session, "CREATE SCHEMA other").await;
-    rows(&session, "CREATE VIEW other.sums AS SELECT 5 AS s").await;
-    assert!(rows(&session, "SELECT s FROM sums").await.contains("| 30 |"));
-    rows(&session, "DROP VIEW other.sums").await;
-    rows(&session, "DROP VIEW IF EXISTS elsewhere.sums").await;
-    assert!(home.join("sums.view.sql").exists());
-    // Somebody else has made one since.
-    std::fs::write(home.join("theirs.view.sql"), "CREATE VIEW theirs AS SELECT 8 AS a").unwrap();
-    assert!(
-        failed(session.clone(), "CREATE VIEW theirs AS SELECT 9").await.contains("there is a file")
-    );
-    std::fs::remove_file(home.join("theirs.view.sql")).unwrap();
-    assert!(!home.join("gone.view.sql").exists());
-
-    let (session, found) = opened().await;
-    assert_eq!((found.views.len(), found.unknown.len()), (2, 0));
-    assert!(rows(&session, "SELECT s FROM again").await.contains("| 31 |"));
-    assert!(rows(&session, "SHOW COLUMNS FROM again").await.contains("| s "));
-    rows(&session, "DROP VIEW again").await;
-
-    // What others have put there: another statement, no text, the name of a table, a table that is not there.
-    std::fs::write(home.join("broken.view.sql"), "DROP TABLE t").unwrap();
-    std::fs::write(home.join("binary.view.sql"), [0xff, 0xfe]).unwrap();
-    std::fs::write(home.join("t.view.sql"), "CREATE VIEW t AS SELECT 7").unwrap();
-    std::fs::write(home.join("lost.view.sql"), "CREATE VIEW lost AS SELECT * FROM nowhere")
-        .unwrap();
-    std::fs::write(home.join("round.view.sql"), "CREATE VIEW round AS SELECT * FROM round")
-        .unwrap();
-    std::os::unix::fs::symlink("/dev/zero", home.join("endless.view.sql")).unwrap();
-    std::fs::create_dir(home.join("below")).unwrap();
-    std::fs::write(home.join("below/sums.view.sql"), "CREATE VIEW sums AS SELECT 1 AS s").unwrap();
-    let (session, found) = opened().await;
-    assert_eq!((found.views.len(), found.unknown.len()), (4, 4), "{found:?}");
-    assert!(failed(session.clone(), "SELECT count(*) FROM round").await.contains("reads itself"));
-    assert!(failed(session.clone(), "SELECT * FROM again").await.contains("again"));
-    assert!(failed(session.clone(), "SELECT * FROM broken").await.contains("CREATE VIEW"));
-    assert!(failed(session.clone(), "SELECT * FROM lost").await.contains("nowhere"));
-    assert!(rows(&session, "SELECT count(*) FROM t").await.contains("| 2 "));
-    assert!(rows(&session, "SELECT s FROM sums").await.contains("| 30 |"));
 }

@@ -14,6 +14,7 @@ mod folders;
 mod foreign;
 mod functions;
 mod functions_table;
+mod homes;
 mod narrow;
 mod overflow;
 mod page;

@@ -20,6 +20,9 @@ use parking_lot::{Mutex, MutexGuard};
 /// How many names are tried: without locks, files of killed processes may be in the way.
 const NAMES_MAX: usize = 1000;
 
+/// Replaced targets that are remembered: the last ones.
+const WHOLE_MAX: usize = 1000;
+
 /// The files that this process has created and not removed.
 static OWNED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -93,7 +96,12 @@ impl Drop for Hidden {
 /// hidden.
 pub fn is_whole(target: &Path) {
     if !target.iter().any(is_hidden_name) {
-        WHOLE.lock().push(target.to_path_buf());
+        let mut whole = WHOLE.lock();
+        // A process that stays writes many, and nobody asks.
+        if whole.len() == WHOLE_MAX {
+            whole.remove(0);
+        }
+        whole.push(target.to_path_buf());
     }
 }
 
@@ -133,6 +141,8 @@ fn made(folder: &Path, make: impl Fn(&Path) -> io::Result<File>) -> io::Result<(
                 return Ok((file, path));
             }
             Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
+            // The same, before it was opened.
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound && folder.is_dir() => {}
             Err(cause) => return Err(cause),
         }
     }
@@ -193,6 +203,23 @@ mod tests {
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    /// Whoever is about to make one takes others for abandoned that are made and not locked yet.
+    #[test]
+    fn many_are_made_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let folder = Hidden::folder(dir.path()).unwrap();
+                        std::fs::write(folder.path().join("data"), "x").unwrap();
+                    }
+                });
+            }
+        });
+        assert!(names(dir.path()).is_empty());
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn a_run_that_was_cancelled_gives_its_turn_to_the_next_at_once() {
         eventually(|| stuck.was_asked.load(Ordering::SeqCst));
         let second = scope.spawn(|| heap.ask(open(folder.path()), &CancelToken::new()));
         let third = scope.spawn(|| heap.ask(open(folder.path()), &away));
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(300));
         assert!(!second.is_finished() && !third.is_finished());
         away.cancel();
         assert!(third.join().unwrap().is_err());
@@ -106,7 +106,8 @@ fn a_run_that_was_cancelled_gives_its_turn_to_the_next_at_once() {
         let (finished, groups) = second.join().unwrap().unwrap();
         assert!(cancelled.elapsed() < Duration::from_secs(2), "{:?}", cancelled.elapsed());
         assert_eq!(groups, expected());
-        assert!(finished.queued_ms > 90.0, "{}", finished.queued_ms);
+        // Its thread may have begun late.
+        assert!(finished.queued_ms > 50.0, "{}", finished.queued_ms);
     });
 }
 

@@ -1,0 +1,292 @@
+//! INSERT, DELETE, UPDATE and TRUNCATE of tables that last: Arrow files of a session's home.
+//!
+//! ```text
+//! INSERT ─────────► its rows ────────────────────► a file more in the table's folder
+//! DELETE, UPDATE ─► all rows that the table keeps ─► one file in the table's place
+//! ```
+//!
+//! A table that is one file, `t.arrow`, becomes a folder of that name, with the file in it, when rows are added. What is written
+//! takes its place at once, while nobody else changes tables of the folder. Rows that were read to be written again must still be
+//! those of the table then: otherwise the change fails, and is none.
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use chrono::Utc;
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::common::{Column, Result, exec_err, plan_err};
+use datafusion::datasource::sink::{DataSink, DataSinkExec};
+use datafusion::datasource::source_as_provider;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{
+    DmlStatement, Expr, LogicalPlan, LogicalPlanBuilder, WriteOp, lit, when,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use futures::StreamExt;
+
+use crate::catalog::{TableEntry, Tables, refused};
+use crate::copy::{Staging, batch_bytes_max_of, streamed_schema, write_arrow};
+use crate::error::blocking;
+use crate::home_folder::{FIRST_FILE, begun, locked, put};
+use crate::session::Session;
+use crate::sql::is_own;
+
+/// The column behind those of an updated table: whether the row is changed.
+const IS_CHANGED: &str = "\0is changed";
+
+impl Session {
+    /// The plan of a statement that changes rows of a table of the home; `None`: it does not.
+    ///
+    /// # Errors
+    /// A table in partitions, and what it would read beside the table.
+    pub(crate) async fn plan_change(
+        &self,
+        logical: &LogicalPlan,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let LogicalPlan::Dml(dml) = logical else { return Ok(None) };
+        let Some(table) = self.lasting(dml)? else { return Ok(None) };
+        let rows = LogicalPlan::clone(&dml.input);
+        let (rows, kind) = match &dml.op {
+            WriteOp::Insert(InsertOp::Append) => (rows, Kind::Added),
+            WriteOp::Delete => (kept_by_delete(rows)?, Kind::Kept),
+            WriteOp::Update => (kept_by_update(rows)?, Kind::Changed),
+            WriteOp::Truncate => (rows, Kind::Kept),
+            // The planner says why not.
+            _ => return Ok(None),
+        };
+        let input = self.one_stream(rows).await?;
+        let sink = ChangeSink { given: input.schema(), table, kind };
+        Ok(Some(Arc::new(DataSinkExec::new(input, Arc::new(sink), None))))
+    }
+
+    /// The table that a statement changes, if it is one of the home.
+    fn lasting(&self, dml: &DmlStatement) -> Result<Option<Arc<Lasting>>> {
+        let name = dml.table_name.table();
+        if !is_own(&dml.table_name, self.context.state_ref().read().config_options()) {
+            return Ok(None);
+        }
+        let (Some(home), Some(place)) = (self.home.folder(), self.tables.place(name)) else {
+            return Ok(None);
+        };
+        let provider = source_as_provider(&dml.target)?;
+        let Some(entry) = provider.downcast_ref::<TableEntry>() else { return Ok(None) };
+        if place.parent() != Some(&home) {
+            return Ok(None);
+        }
+        if entry.0.is_partitioned() {
+            return plan_err!(
+                "the rows of {name} lie in folders that are named by values\nhint: COPY .. PARTITIONED BY writes them anew"
+            );
+        }
+        let rows = entry.0.arrow().rows();
+        let schema = streamed_schema(&entry.0.arrow_schema(), &[]);
+        let (name, tables) = (name.to_string(), Arc::clone(&self.tables));
+        Ok(Some(Arc::new(Lasting { name, home, place, schema, rows, provider, tables })))
+    }
+}
+
+/// The rows that a DELETE leaves.
+fn kept_by_delete(found: LogicalPlan) -> Result<LogicalPlan> {
+    match found {
+        LogicalPlan::Filter(filter) => LogicalPlanBuilder::from(filter.input)
+            .filter(Expr::IsNotTrue(Box::new(filter.predicate)))?
+            .build(),
+        LogicalPlan::TableScan(_) => LogicalPlanBuilder::from(found).filter(lit(false))?.build(),
+        _ => plan_err!("a DELETE has a condition, and no LIMIT"),
+    }
+}
+
+/// All rows, those that an UPDATE finds with its values, and which they are.
+fn kept_by_update(found: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Projection(values) = found else {
+        return plan_err!("an UPDATE that sets no columns");
+    };
+    let (all, is_found) = match LogicalPlan::clone(&values.input) {
+        LogicalPlan::Filter(filter) => (filter.input, filter.predicate),
+        _ => (Arc::clone(&values.input), lit(true)),
+    };
+    if !is_one_table(&all) {
+        return plan_err!(
+            "an UPDATE of a table that lasts reads that table alone\nhint: CREATE OR REPLACE TABLE t AS SELECT .. FROM t LEFT JOIN .."
+        );
+    }
+    let is_found = Expr::IsTrue(Box::new(is_found));
+    let mut columns = Vec::with_capacity(values.expr.len() + 1);
+    for (value, (of, field)) in values.expr.iter().zip(all.schema().iter()) {
+        let old = Expr::Column(Column::new(of.cloned(), field.name()));
+        let value = value.clone().unalias();
+        let column = match value == old {
+            true => old,
+            false => when(is_found.clone(), value).otherwise(old)?,
+        };
+        columns.push(column.alias(field.name()));
+    }
+    columns.push(is_found.alias(IS_CHANGED));
+    LogicalPlanBuilder::from(all).project(columns)?.build()
+}
+
+fn is_one_table(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::TableScan(_) => true,
+        LogicalPlan::SubqueryAlias(alias) => is_one_table(&alias.input),
+        _ => false,
+    }
+}
+
+/// What rows mean to the table that they are written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// They come to those that it has.
+    Added,
+    /// It has them and no others.
+    Kept,
+    /// The same, and a last column tells which of them are otherwise.
+    Changed,
+}
+
+/// A table of the home as a statement found it.
+#[derive(Debug)]
+struct Lasting {
+    name: String,
+    home: PathBuf,
+    /// Its file or folder.
+    place: PathBuf,
+    /// What its files have.
+    schema: SchemaRef,
+    rows: u64,
+    provider: Arc<dyn TableProvider>,
+    tables: Arc<Tables>,
+}
+
+impl Lasting {
+    /// Begins a file of rows that come to the table, in a folder that can take its place.
+    fn addition(&self) -> Result<(Staging, PathBuf)> {
+        let staging = Staging::beside(&self.place, false)?;
+        std::fs::create_dir(staging.content()).map_err(|error| {
+            refused(&self.place, error, "see whether its folder may be written")
+        })?;
+        let file = staging.content().join(added_name());
+        Ok((staging, file))
+    }
+
+    /// Puts an addition into the table.
+    fn add(&self, staging: &Staging, file: &Path) -> Result<()> {
+        let _alone = locked(&self.home)?;
+        let place = staging.target();
+        let moved = match place.is_dir() {
+            true => std::fs::rename(file, place.join(file.file_name().unwrap_or_default()))
+                .and_then(|()| File::open(place)?.sync_all()),
+            false => std::fs::hard_link(place, staging.content().join(FIRST_FILE)),
+        };
+        moved.map_err(|error| {
+            refused(&self.place, error, "see whether its folder may be written")
+        })?;
+        match place.is_dir() {
+            true => Ok(()),
+            false => staging.exchange(),
+        }
+    }
+
+    /// Puts a file of all its rows in the table's place, unless they are others by now.
+    async fn replace(self: &Arc<Self>, staging: Staging) -> Result<()> {
+        let home = self.home.clone();
+        let alone = blocking(move || locked(&home)).await?;
+        if !self.tables.are_current(&[(&self.name, &self.provider)], true).await {
+            return exec_err!(
+                "others have changed {} meanwhile: nothing is done\nhint: ask for the change again",
+                self.name
+            );
+        }
+        blocking(move || {
+            let _alone = alone;
+            put(&staging)
+        })
+        .await
+    }
+}
+
+/// Names sort in the order of time, and are nobody else's.
+fn added_name() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let now = Utc::now().format("%Y%m%d-%H%M%S-%9f");
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    format!("{now}-{}-{number}.arrow", std::process::id())
+}
+
+/// Rows that change a table.
+#[derive(Debug)]
+struct ChangeSink {
+    given: SchemaRef,
+    table: Arc<Lasting>,
+    kind: Kind,
+}
+
+impl DisplayAs for ChangeSink {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "HeadraceArrow({}, {:?})", self.table.place.display(), self.kind)
+    }
+}
+
+#[async_trait]
+impl DataSink for ChangeSink {
+    fn schema(&self) -> &SchemaRef {
+        &self.given
+    }
+
+    async fn write_all(
+        &self,
+        data: SendableRecordBatchStream,
+        context: &Arc<TaskContext>,
+    ) -> Result<u64> {
+        let (table, bytes_max) = (Arc::clone(&self.table), batch_bytes_max_of(context));
+        if self.kind == Kind::Added {
+            let added = Arc::clone(&table);
+            let (staging, file) = blocking(move || added.addition()).await?;
+            let added = write_arrow(&file, &table.schema, bytes_max, data, |_| Ok(())).await?;
+            // A file of no rows would be read for nothing.
+            if added.rows > 0 {
+                blocking(move || table.add(&staging, &file)).await?;
+            }
+            return Ok(added.rows);
+        }
+        let place = table.place.clone();
+        let (staging, file) = blocking(move || begun(&place, false)).await?;
+        let changed = Arc::new(AtomicU64::new(0));
+        let data = match self.kind {
+            Kind::Changed => counted(data, &table.schema, Arc::clone(&changed)),
+            _ => data,
+        };
+        let kept = write_arrow(&file, &table.schema, bytes_max, data, |_| Ok(())).await?;
+        let changed = match self.kind {
+            Kind::Changed => changed.load(Ordering::Relaxed),
+            _ => table.rows - kept.rows,
+        };
+        if changed > 0 {
+            table.replace(staging).await?;
+        }
+        Ok(changed)
+    }
+}
+
+/// Rows without the column that tells which of them are changed, and how many are.
+fn counted(
+    data: SendableRecordBatchStream,
+    schema: &SchemaRef,
+    changed: Arc<AtomicU64>,
+) -> SendableRecordBatchStream {
+    let rows = data.map(move |batch| {
+        let mut batch = batch?;
+        let is_changed = batch.remove_column(batch.num_columns() - 1);
+        changed.fetch_add(is_changed.as_boolean().true_count() as u64, Ordering::Relaxed);
+        Ok(batch)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), rows))
+}
