@@ -319,6 +319,12 @@ pub fn streamed_schema(schema: &Schema, dictionary: &[String]) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
+/// The same columns, all of which may be NULL: those of a table that is made of a query take NULL later.
+pub fn nullable(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+}
+
 fn has_united_codes(values: &DataType) -> bool {
     use DataType::{Binary, BinaryView, LargeBinary, LargeUtf8, Utf8, Utf8View};
     matches!(values, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView)
@@ -423,6 +429,11 @@ impl ArrowSink {
     /// Of rows of such columns.
     pub fn new(path: PathBuf, schema: SchemaRef) -> Self {
         Self { path, written: streamed_schema(&schema, &[]), given: schema }
+    }
+
+    /// Writes them as columns that may be NULL, whether or not theirs may.
+    pub fn nullable(self) -> Self {
+        Self { written: nullable(&self.written), ..self }
     }
 }
 

@@ -36,6 +36,7 @@ use headrace_io::{MemoryBudget, MemoryUse, OutOfBudget, Reservation};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
+use crate::copy::nullable;
 use crate::fixes::sort_reservations::shared;
 use crate::fixes::unread_joins::{Readers, watched};
 use crate::planner_memory::batch_bytes;
@@ -118,13 +119,18 @@ impl HeldTable {
                 batches.map(|batches| (number, batches))
             });
         }
+        let schema = match &*create.input {
+            LogicalPlan::EmptyRelation(columns) => Arc::clone(columns.schema.inner()),
+            query => nullable(query.schema().as_arrow()),
+        };
         let mut batches = vec![Vec::new(); partitions.len()];
         while let Some(done) = partitions.join_next().await {
             let done = done.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?;
             let (number, of_partition) = done?;
-            batches[number] = of_partition;
+            let of_table = |batch: RecordBatch| batch.with_schema(Arc::clone(&schema));
+            let of_partition = of_partition.into_iter().map(of_table);
+            batches[number] = of_partition.collect::<std::result::Result<_, _>>()?;
         }
-        let schema = Arc::clone(create.input.schema().inner());
         let defaults: HashMap<_, _> = create.column_defaults.iter().cloned().collect();
         let rows = MemTable::try_new(schema, batches)?
             .with_constraints(create.constraints.clone())

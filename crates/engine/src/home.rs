@@ -44,6 +44,7 @@ impl Session {
         let (staging, file) = blocking(move || begun(&place, !has_rows)).await?;
         let input = self.one_stream(LogicalPlan::clone(&create.input)).await?;
         let sink = ArrowSink::new(file, input.schema());
+        let sink = if has_rows { sink.nullable() } else { sink };
         let plan: Arc<dyn ExecutionPlan> = Arc::new(DataSinkExec::new(input, Arc::new(sink), None));
         let plan = watched(plan, readers)?;
         let context = TaskContext::from(&*self.context().state_ref().read());

@@ -99,6 +99,7 @@ mod tests {
     use datafusion::prelude::SessionContext;
 
     use super::*;
+    use crate::sql::HeadraceDialect;
 
     fn fill(text: &str) -> Result<String> {
         filled(text, &HeadraceDialect, |parameter| match parameter {

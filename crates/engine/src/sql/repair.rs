@@ -8,7 +8,9 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 
 use datafusion::sql::parser::Statement as DFStatement;
-use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    AssignmentTarget, Expr, Ident, ObjectName, ObjectNamePart, Statement, VisitorMut,
+};
 
 use super::headers::{Headers, make_unique, make_way, name_by_lists, name_subqueries};
 use super::own::sql_statement;
@@ -103,17 +105,21 @@ impl Repair {
     /// A column that is there only in another case.
     fn column(&mut self, missing: &Column, valid: &[Column], statement: &mut DFStatement) -> bool {
         let lower = missing.name.to_lowercase();
-        if missing.name != lower || self.renamed.contains(&lower) {
+        let Some(inner) = sql_statement(statement) else { return false };
+        // The planner takes the columns that an UPDATE sets as they are written.
+        let is_set = targets(inner).iter().any(|name| is_unquoted(name, &lower));
+        if (missing.name != lower && !is_set) || self.renamed.contains(&lower) {
             return false;
         }
         let mut exact: Vec<&str> =
             valid.iter().map(Column::name).filter(|name| name.to_lowercase() == lower).collect();
         exact.sort_unstable();
         exact.dedup();
-        let (&[exact], Some(inner)) = (exact.as_slice(), sql_statement(statement)) else {
-            return false;
-        };
+        let &[exact] = exact.as_slice() else { return false };
         walk::change_all(inner, &mut RenameColumn { from: &lower, to: exact });
+        for name in targets(inner).into_iter().filter(|name| is_unquoted(name, &lower)) {
+            *name = Ident::with_quote('"', exact);
+        }
         self.renamed.push(lower);
         true
     }
@@ -129,6 +135,31 @@ impl Repair {
     pub fn first_error(self, last: DataFusionError) -> DataFusionError {
         let still = matches!(last.find_root(), DataFusionError::Plan(text) if wants_names(text));
         self.first.filter(|_| still).unwrap_or(last)
+    }
+}
+
+/// The columns that a statement writes to.
+fn targets(statement: &mut Statement) -> Vec<&mut Ident> {
+    match statement {
+        Statement::Insert(insert) => insert.columns.iter_mut().filter_map(column_of).collect(),
+        Statement::Update(update) => {
+            update.assignments.iter_mut().filter_map(|set| set_by(&mut set.target)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn set_by(target: &mut AssignmentTarget) -> Option<&mut Ident> {
+    match target {
+        AssignmentTarget::ColumnName(name) => column_of(name),
+        AssignmentTarget::Tuple(_) => None,
+    }
+}
+
+fn column_of(name: &mut ObjectName) -> Option<&mut Ident> {
+    match name.0.last_mut()? {
+        ObjectNamePart::Identifier(name) => Some(name),
+        ObjectNamePart::Function(_) => None,
     }
 }
 
