@@ -7,8 +7,8 @@
 //!
 //! It must never know what a statement is.
 
+use std::io;
 use std::pin::Pin;
-use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use futures::future::{AbortHandle, Abortable};
 use futures::stream::{BoxStream, unfold};
 use futures::{Stream, StreamExt};
-use tokio::runtime::{Builder, EnterGuard, Handle};
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
@@ -26,26 +27,30 @@ use crate::failure::Class;
 /// Batches that are made ahead of who takes them.
 const AHEAD: usize = 1;
 
-/// The clock of all limits. Its runtime has one thread, which does nothing else: a runtime whose threads all compute
-/// tells no time.
-static CLOCK: LazyLock<Result<Handle, String>> = LazyLock::new(|| {
-    let runtime = Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    let clock = runtime.handle().clone();
+/// The clock of all limits, once there is one.
+static CLOCK: Mutex<Option<Handle>> = Mutex::new(None);
+
+/// The clock. Its runtime has one thread, which does nothing else: a runtime whose threads all compute tells no time.
+fn clock() -> io::Result<Handle> {
+    let mut clock = CLOCK.lock();
+    if let Some(clock) = clock.as_ref() {
+        return Ok(clock.clone());
+    }
+    let runtime = Builder::new_current_thread().enable_time().build()?;
+    let handle = runtime.handle().clone();
     let thread = std::thread::Builder::new().name("statement-clock".to_string());
-    let turns = move || runtime.block_on(std::future::pending::<()>());
-    thread.spawn(turns).map_err(|error| error.to_string())?;
-    Ok(clock)
-});
+    thread.spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+    Ok(clock.insert(handle).clone())
+}
 
 /// The threads that compute a statement.
 #[derive(Clone, Debug)]
 pub enum Threads {
     /// Whoever waits for it: nobody can leave before its next pause.
     Waiting,
-    /// Those for work that blocks, of the runtime that waits.
+    /// The blocking threads of the runtime that waits.
     Apart,
-    /// Those for work that blocks, of another runtime.
+    /// The blocking threads of another runtime.
     ApartOn(Handle),
 }
 
@@ -88,7 +93,7 @@ impl Waiting {
         let Some(ends) = started.checked_add(limit).filter(|_| !limit.is_zero()) else {
             return Ok(Self { threads, deadline: None });
         };
-        let clock = CLOCK.as_ref().cloned().map_err(|error| {
+        let clock = clock().map_err(|error| {
             exec_datafusion_err!("no thread can be started for statement_timeout: {error}")
         })?;
         let threads = if threads.are_apart() { threads } else { Threads::Apart };
@@ -115,8 +120,8 @@ impl Waiting {
     /// # Errors
     /// Those of `stream`.
     pub fn started<T>(&self, stream: impl FnOnce() -> Result<T>) -> Result<T> {
-        let runtime = self.threads.runtime();
-        let _inside: EnterGuard<'_> = runtime.enter();
+        let Threads::ApartOn(runtime) = &self.threads else { return stream() };
+        let _inside = runtime.enter();
         stream()
     }
 

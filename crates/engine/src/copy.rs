@@ -209,7 +209,7 @@ impl Staging {
         check_is_partitions(&self.target)?;
         std::fs::create_dir_all(&self.content)
             .map_err(|e| refused(&self.content, e, "see whether its folder may be written"))?;
-        self.exchange()?;
+        self.exchange("remove it first")?;
         is_whole(&self.target);
         Ok(())
     }
@@ -218,9 +218,9 @@ impl Staging {
     ///
     /// # Errors
     /// A file system that cannot do that.
-    pub fn exchange(&self) -> Result<()> {
+    pub fn exchange(&self, remedy: &str) -> Result<()> {
         renameat_with(CWD, &self.content, CWD, &self.target, RenameFlags::EXCHANGE)
-            .map_err(|e| refused(&self.target, e, "remove it first"))?;
+            .map_err(|e| refused(&self.target, e, remedy))?;
         self.settle();
         Ok(())
     }

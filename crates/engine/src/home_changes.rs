@@ -7,7 +7,7 @@
 //!
 //! A table that is one file, `t.arrow`, becomes a folder of that name, with the file in it, when rows are added. What is written
 //! takes its place at once, while nobody else changes tables of the folder. Rows that were read to be written again must still be
-//! those of the table then: otherwise the change fails, and is none.
+//! those of the table then: otherwise the change fails, and changes nothing.
 
 use std::fmt;
 use std::fs::File;
@@ -26,7 +26,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{
-    DmlStatement, Expr, LogicalPlan, LogicalPlanBuilder, WriteOp, lit, when,
+    Analyze, DmlStatement, Explain, Expr, LogicalPlan, LogicalPlanBuilder, WriteOp, lit, when,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
@@ -35,9 +35,12 @@ use futures::StreamExt;
 use crate::catalog::{TableEntry, Tables, refused};
 use crate::copy::{Staging, batch_bytes_max_of, streamed_schema, write_arrow};
 use crate::error::blocking;
-use crate::home_folder::{FIRST_FILE, begun, locked, put};
+use crate::home_folder::{FIRST_FILE, begun, keep_mode, locked, put};
 use crate::session::Session;
 use crate::sql::is_own;
+
+/// What keeps a file from becoming a folder, most likely.
+const NO_EXCHANGE: &str = "a file system that exchanges no names, such as NFS, has tables that take rows by CREATE TABLE u (..)";
 
 /// The column behind those of an updated table: whether the row is changed.
 const IS_CHANGED: &str = "\0is changed";
@@ -51,11 +54,30 @@ impl Session {
         &self,
         logical: &LogicalPlan,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let LogicalPlan::Dml(dml) = logical else { return Ok(None) };
+        let (dml, is_explained) = match logical {
+            LogicalPlan::Dml(dml) => (dml, false),
+            LogicalPlan::Explain(Explain { plan, .. })
+            | LogicalPlan::Analyze(Analyze { input: plan, .. }) => match plan.as_ref() {
+                LogicalPlan::Dml(dml) => (dml, true),
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
         let Some(table) = self.lasting(dml)? else { return Ok(None) };
+        if is_explained {
+            return plan_err!(
+                "EXPLAIN of a change of files is not available\nhint: EXPLAIN the SELECT that reads the same rows"
+            );
+        }
         let rows = LogicalPlan::clone(&dml.input);
+        if !matches!(dml.op, WriteOp::Insert(_)) {
+            table.is_all_there()?;
+        }
         let (rows, kind) = match &dml.op {
-            WriteOp::Insert(InsertOp::Append) => (rows, Kind::Added),
+            WriteOp::Insert(InsertOp::Append) => {
+                table.takes_files()?;
+                (rows, Kind::Added)
+            }
             WriteOp::Delete => (kept_by_delete(rows)?, Kind::Kept),
             WriteOp::Update => (kept_by_update(rows)?, Kind::Changed),
             WriteOp::Truncate => (rows, Kind::Kept),
@@ -81,15 +103,19 @@ impl Session {
         if place.parent() != Some(&home) {
             return Ok(None);
         }
+        // A link may lead out of reach.
+        self.tables.check_target(&place)?;
+        let arrow = entry.0.arrow();
         if entry.0.is_partitioned() {
             return plan_err!(
                 "the rows of {name} lie in folders that are named by values\nhint: COPY .. PARTITIONED BY writes them anew"
             );
         }
-        let rows = entry.0.arrow().rows();
+        let rows = arrow.rows();
+        let skipped = arrow.skipped().first().map(|skipped| skipped.path.clone());
         let schema = streamed_schema(&entry.0.arrow_schema(), &[]);
         let (name, tables) = (name.to_string(), Arc::clone(&self.tables));
-        Ok(Some(Arc::new(Lasting { name, home, place, schema, rows, provider, tables })))
+        Ok(Some(Arc::new(Lasting { name, home, place, schema, rows, skipped, provider, tables })))
     }
 }
 
@@ -118,7 +144,11 @@ fn kept_by_update(found: LogicalPlan) -> Result<LogicalPlan> {
             "an UPDATE of a table that lasts reads that table alone\nhint: CREATE OR REPLACE TABLE t AS SELECT .. FROM t LEFT JOIN .."
         );
     }
-    let is_found = Expr::IsTrue(Box::new(is_found));
+    // It is asked once a row: what is random is another answer each time.
+    let old = all.schema().columns().into_iter().map(Expr::Column);
+    let is_asked = Expr::IsTrue(Box::new(is_found)).alias(IS_CHANGED);
+    let all = LogicalPlanBuilder::from(all).project(old.chain([is_asked]))?.build()?;
+    let is_found = Expr::Column(Column::from_name(IS_CHANGED));
     let mut columns = Vec::with_capacity(values.expr.len() + 1);
     for (value, (of, field)) in values.expr.iter().zip(all.schema().iter()) {
         let old = Expr::Column(Column::new(of.cloned(), field.name()));
@@ -129,7 +159,7 @@ fn kept_by_update(found: LogicalPlan) -> Result<LogicalPlan> {
         };
         columns.push(column.alias(field.name()));
     }
-    columns.push(is_found.alias(IS_CHANGED));
+    columns.push(is_found);
     LogicalPlanBuilder::from(all).project(columns)?.build()
 }
 
@@ -148,7 +178,7 @@ enum Kind {
     Added,
     /// It has them and no others.
     Kept,
-    /// The same, and a last column tells which of them are otherwise.
+    /// The same, and a last column tells which rows are changed.
     Changed,
 }
 
@@ -162,11 +192,44 @@ struct Lasting {
     /// What its files have.
     schema: SchemaRef,
     rows: u64,
+    /// A file in its folder that is no part of it.
+    skipped: Option<PathBuf>,
     provider: Arc<dyn TableProvider>,
     tables: Arc<Tables>,
 }
 
 impl Lasting {
+    /// Refuses to put another table in its place where its folder has more than its rows.
+    fn is_all_there(&self) -> Result<()> {
+        match &self.skipped {
+            None => Ok(()),
+            Some(skipped) => plan_err!(
+                "{} is no part of {} yet, and would be lost\nhint: wait until it is written, or move it away",
+                skipped.display(),
+                self.name
+            ),
+        }
+    }
+
+    /// Refuses rows that would be another type in their file than in the others.
+    fn takes_files(&self) -> Result<()> {
+        let all = self.provider.schema();
+        let others = all.fields().iter().zip(self.schema.fields());
+        for (own, written) in others.filter(|(own, written)| own.data_type() != written.data_type())
+        {
+            return plan_err!(
+                "{} of {} is {}, which is written as {}\nhint: CREATE OR REPLACE TABLE {} AS FROM {} writes it so",
+                own.name(),
+                self.name,
+                own.data_type(),
+                written.data_type(),
+                self.name,
+                self.name
+            );
+        }
+        Ok(())
+    }
+
     /// Begins a file of rows that come to the table, in a folder that can take its place.
     fn addition(&self) -> Result<(Staging, PathBuf)> {
         let staging = Staging::beside(&self.place, false)?;
@@ -177,33 +240,32 @@ impl Lasting {
         Ok((staging, file))
     }
 
-    /// Puts an addition into the table.
-    fn add(&self, staging: &Staging, file: &Path) -> Result<()> {
-        let _alone = locked(&self.home)?;
-        let place = staging.target();
-        let moved = match place.is_dir() {
-            true => std::fs::rename(file, place.join(file.file_name().unwrap_or_default()))
-                .and_then(|()| File::open(place)?.sync_all()),
-            false => std::fs::hard_link(place, staging.content().join(FIRST_FILE)),
-        };
-        moved.map_err(|error| {
-            refused(&self.place, error, "see whether its folder may be written")
-        })?;
-        match place.is_dir() {
-            true => Ok(()),
-            false => staging.exchange(),
+    /// Puts an addition into the table, unless that has other columns by now.
+    async fn add(self: &Arc<Self>, staging: Staging, file: PathBuf) -> Result<()> {
+        let alone = locked(&self.home).await?;
+        let now = self.tables.open(&self.name).await?;
+        if !now.is_some_and(|now| now.schema() == self.provider.schema()) {
+            return self.changed_meanwhile();
         }
+        blocking(move || {
+            let _alone = alone;
+            put_addition(&staging, &file)
+        })
+        .await
+    }
+
+    fn changed_meanwhile(&self) -> Result<()> {
+        exec_err!(
+            "others have changed {} meanwhile: nothing is done\nhint: ask for the change again",
+            self.name
+        )
     }
 
     /// Puts a file of all its rows in the table's place, unless they are others by now.
     async fn replace(self: &Arc<Self>, staging: Staging) -> Result<()> {
-        let home = self.home.clone();
-        let alone = blocking(move || locked(&home)).await?;
+        let alone = locked(&self.home).await?;
         if !self.tables.are_current(&[(&self.name, &self.provider)], true).await {
-            return exec_err!(
-                "others have changed {} meanwhile: nothing is done\nhint: ask for the change again",
-                self.name
-            );
+            return self.changed_meanwhile();
         }
         blocking(move || {
             let _alone = alone;
@@ -211,6 +273,21 @@ impl Lasting {
         })
         .await
     }
+}
+
+/// Adds a file to a folder; or puts the folder that it lies in, and what lies there as its first file, in the place of that.
+fn put_addition(staging: &Staging, file: &Path) -> Result<()> {
+    let place = staging.target();
+    keep_mode(staging)?;
+    if place.is_dir() {
+        return std::fs::rename(file, place.join(file.file_name().unwrap_or_default()))
+            .and_then(|()| File::open(place)?.sync_all())
+            .map_err(|error| refused(place, error, "see whether its folder may be written"));
+    }
+    std::fs::hard_link(place, staging.content().join(FIRST_FILE))
+        .and_then(|()| File::open(staging.content())?.sync_all())
+        .map_err(|error| refused(place, error, NO_EXCHANGE))?;
+    staging.exchange(NO_EXCHANGE)
 }
 
 /// Names sort in the order of time, and are nobody else's.
@@ -253,7 +330,7 @@ impl DataSink for ChangeSink {
             let added = write_arrow(&file, &table.schema, bytes_max, data, |_| Ok(())).await?;
             // A file of no rows would be read for nothing.
             if added.rows > 0 {
-                blocking(move || table.add(&staging, &file)).await?;
+                table.add(staging, file).await?;
             }
             return Ok(added.rows);
         }

@@ -1,16 +1,23 @@
 //! Where a session keeps the tables that are to last: each is a file, `t.arrow`, or a folder of files.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::common::{Result, plan_err};
 use parking_lot::RwLock;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::catalog::refused;
 use crate::copy::Staging;
+
+/// Between two looks at a lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// The first file of a table that is a folder: its name sorts before those of files that are added.
 pub const FIRST_FILE: &str = "0.arrow";
@@ -48,19 +55,22 @@ pub fn check_file_name(name: &str) -> Result<()> {
 }
 
 /// Waits until nobody else, of this process or another, changes tables of a folder, and keeps them from it as long as the file is
-/// open.
+/// open. Who stops waiting changes nothing later.
 ///
 /// # Errors
 /// A folder that cannot be locked.
-pub fn locked(folder: &Path) -> Result<File> {
-    let open = || -> std::io::Result<File> {
-        let file = File::open(folder)?;
-        flock(&file, FlockOperation::LockExclusive)?;
-        Ok(file)
-    };
-    open().map_err(|error| {
+pub async fn locked(folder: &Path) -> Result<File> {
+    let failed = |error: io::Error| {
         refused(folder, format!("it cannot be locked: {error}"), "use a file system that has locks")
-    })
+    };
+    let file = File::open(folder).map_err(failed)?;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) => tokio::time::sleep(LOCK_PAUSE).await,
+            Err(error) => return Err(failed(error.into())),
+        }
+    }
 }
 
 /// Begins what will be a table in the place of what lies there: a folder if that is one, or as is said if there is none. The path is
@@ -86,8 +96,31 @@ pub fn begun(place: &Path, is_folder: bool) -> Result<(Staging, PathBuf)> {
 /// # Errors
 /// What lies there is something else than a table by now, or cannot be replaced.
 pub fn put(staging: &Staging) -> Result<()> {
+    keep_mode(staging)?;
     match staging.target().is_dir() {
         true => staging.replace_folder(),
         false => staging.commit(),
     }
+}
+
+/// Lets those read and write a folder and its files who may read and write what lies in its place.
+///
+/// # Errors
+/// Files that cannot be changed.
+pub fn keep_mode(staging: &Staging) -> Result<()> {
+    let (place, content) = (staging.target(), staging.content());
+    let keep = || -> io::Result<()> {
+        if !place.exists() || !content.is_dir() {
+            return Ok(());
+        }
+        let of_files = place.metadata()?.permissions().mode() & 0o666;
+        for entry in std::fs::read_dir(content)? {
+            std::fs::set_permissions(entry?.path(), Permissions::from_mode(of_files))?;
+        }
+        // Who may read files of a folder may also search it.
+        let of_folder = of_files | ((of_files & 0o444) >> 2);
+        std::fs::set_permissions(content, Permissions::from_mode(of_folder))?;
+        File::open(content)?.sync_all()
+    };
+    keep().map_err(|error| refused(place, error, "see whether its folder may be written"))
 }

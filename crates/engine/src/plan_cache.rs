@@ -54,6 +54,7 @@ struct Entry {
     tables: Tables,
     plan: Arc<dyn ExecutionPlan>,
     headers: Headers,
+    notes: Vec<String>,
 }
 
 #[derive(Default)]
@@ -103,6 +104,8 @@ pub struct KnownPlan {
     pub plan: Arc<dyn ExecutionPlan>,
     /// What its columns are called.
     pub headers: Headers,
+    /// What is to be told of its tables.
+    pub notes: Vec<String>,
     /// To be held as long as it runs.
     pub loan: Option<Loan>,
 }
@@ -132,12 +135,13 @@ impl PlanCache {
         let mut entries = self.entries.lock();
         let entry = entries.by_key.get(key)?;
         let (plan, headers) = (Arc::clone(&entry.plan), entry.headers.clone());
+        let notes = entry.notes.clone();
         let tables = entry.tables.clone();
         let loan = match shares_values(&plan) {
             true => entries.by_key.remove_entry(key).map(|lent| self.lend(&entries, lent)),
             false => None,
         };
-        Some((tables, KnownPlan { plan, headers, loan }))
+        Some((tables, KnownPlan { plan, headers, notes, loan }))
     }
 
     fn lend(&self, entries: &Entries, lent: (Key, Entry)) -> Loan {
@@ -152,16 +156,18 @@ impl PlanCache {
         text: &str,
         options: Arc<ConfigOptions>,
         tables: Tables,
-        plan: &Arc<dyn ExecutionPlan>,
-        headers: Headers,
+        known: &KnownPlan,
     ) -> Option<Loan> {
+        let KnownPlan { plan, headers, notes, .. } = known;
         if !starts_afresh(plan) {
             return None;
         }
         let key = key(text, &options);
-        let entry = Entry { _options: options, tables, plan: Arc::clone(plan), headers };
+        let (plan, headers, notes) = (Arc::clone(plan), headers.clone(), notes.clone());
+        let is_shared = shares_values(&plan);
+        let entry = Entry { _options: options, tables, plan, headers, notes };
         let mut entries = self.entries.lock();
-        if shares_values(plan) {
+        if is_shared {
             return Some(self.lend(&entries, (key, entry)));
         }
         entries.insert(key, entry);

@@ -3,6 +3,7 @@
 //! A plan that spills can deadlock in DataFusion 55, because a repartition's reader stays with its oldest spill
 //! file. Sessions close a spill file after each batch.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +18,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_plan::common::spawn_buffered;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -177,8 +178,8 @@ impl Session {
         if let Some(catalog) = context.catalog(&names.default_catalog) {
             catalog.register_schema(&names.default_schema, Arc::clone(&tables) as _)?;
         }
-        // It is there now. A session beside this one, which must not make it anew, has these same settings until it changes
-        // them, and so knows the plans that are made with them.
+        // The catalog exists: sessions beside this one must not make it again. They share these settings until they change
+        // one, and so the plans that were made with them.
         let state = context.state_ref();
         state.write().config_mut().options_mut().catalog.create_default_catalog_and_schema = false;
         let (plans, home, schemas) = Default::default();
@@ -270,6 +271,16 @@ impl Session {
     /// Chrome show.
     pub fn start_trace(&self) -> Trace {
         self.runner.start_trace()
+    }
+
+    /// Adds a function, in place of one of its name. No plan of before knows it.
+    pub fn register_function(&self, function: ScalarUDF) {
+        self.context.register_udf(function);
+        let state = self.context.state_ref();
+        let mut state = state.write();
+        // Settings that are held are replaced when they are changed: plans of sessions beside this one have another key.
+        let _held = Arc::clone(state.config().options());
+        let _ = state.config_mut().options_mut();
     }
 
     /// The present settings.
@@ -379,8 +390,8 @@ impl Session {
             false => None,
         };
         let plan_cached = cached.is_some();
-        let (KnownPlan { plan, headers, loan }, staging, notes) = match cached {
-            Some(known) => (known, None, Vec::new()),
+        let (KnownPlan { plan, headers, notes, loan }, staging) = match cached {
+            Some(known) => (known, None),
             None => {
                 let (session, text, readers) =
                     (self.clone(), text.to_string(), Arc::clone(&planning));
@@ -424,10 +435,8 @@ impl Session {
         text: &str,
         given: GivenTables,
         readers: &Arc<Readers>,
-    ) -> Result<(KnownPlan, Option<Staging>, Vec<String>)> {
-        let mut notes = Vec::new();
-        let planned = caught(OnLargeStack::new(self.plan(text, given, readers, &mut notes))).await;
-        planned.map(|(plan, staging)| (plan, staging, notes))
+    ) -> Result<(KnownPlan, Option<Staging>)> {
+        caught(OnLargeStack::new(self.plan(text, given, readers))).await
     }
 
     async fn plan(
@@ -435,7 +444,6 @@ impl Session {
         text: &str,
         given: GivenTables,
         readers: &Arc<Readers>,
-        notes: &mut Vec<String>,
     ) -> Result<(KnownPlan, Option<Staging>)> {
         let state = self.context.state();
         let options = Arc::clone(state.config().options());
@@ -450,29 +458,34 @@ impl Session {
         let references = parsed.tables(&state)?;
         // What is wrong with a table is told by opening it; to the planner it is not there.
         let opened = self.open_now(&references, &options, &[]).await?;
-        notes.extend(opened.iter().flat_map(|(name, table)| table_notes(name, table)));
+        let notes: Vec<String> =
+            opened.iter().flat_map(|(name, table)| table_notes(name, table)).collect();
         let only_tables = opened.len() == references.len()
             && opened.iter().all(|(_, table)| table.is::<TableEntry>());
-        let opened = opened.into_iter().chain(given).collect();
-        let Planned { mut logical, headers } = with_opened(opened, parsed.plan(&state)).await?;
+        let (may_be_kept, is_temporary) =
+            (only_tables && parsed.is_of_its_text(), parsed.is_temporary());
+        let opened: HashMap<_, _> = opened.into_iter().chain(given).collect();
+        let planned = with_opened(opened.clone(), parsed.plan(&state)).await?;
+        let Planned { mut logical, headers } = planned;
+        let known = |plan, headers| KnownPlan { plan, headers, notes: notes.clone(), loan: None };
         self.check_targets(&logical)?;
         if let LogicalPlan::Copy(copy) = &logical
             && let Some((plan, staging)) = self.plan_own_copy(copy).await?
         {
             self.plans.clear();
-            return Ok((KnownPlan { plan, headers, loan: None }, staging));
+            return Ok((known(plan, headers), staging));
         }
         if let Some(plan) = self.plan_change(&logical).await? {
             self.plans.clear();
-            return Ok((KnownPlan { plan, headers, loan: None }, None));
+            return Ok((known(plan, headers), None));
         }
-        if self.create_file(&logical, readers).await? {
+        if !is_temporary && self.create_file(&logical, &opened, readers).await? {
             self.plans.clear();
             return Ok((nothing_left(), None));
         }
         let staging = staged(&mut logical)?;
         // A view has no place in the plan of a query over it: nothing would tell that it was replaced.
-        let tables = if only_tables { tables_of(&logical)? } else { None };
+        let tables = if may_be_kept { tables_of(&logical)? } else { None };
         // Plans of other settings have another key.
         if changes_session(&logical) && !matches!(logical, LogicalPlan::Statement(_)) {
             self.plans.clear();
@@ -496,16 +509,16 @@ impl Session {
             Some(plan) => plan,
             None => frame.create_physical_plan().await?,
         };
-        let loan =
-            tables.and_then(|tables| self.plans.put(text, options, tables, &plan, headers.clone()));
-        Ok((KnownPlan { plan, headers, loan }, staging))
+        let known = known(plan, headers);
+        let loan = tables.and_then(|tables| self.plans.put(text, options, tables, &known));
+        Ok((KnownPlan { loan, ..known }, staging))
     }
 }
 
 /// The plan of a statement that has taken effect.
 fn nothing_left() -> KnownPlan {
     let plan = Arc::new(EmptyExec::new(Arc::new(Schema::empty())));
-    KnownPlan { plan, headers: Headers::default(), loan: None }
+    KnownPlan { plan, headers: Headers::default(), notes: Vec::new(), loan: None }
 }
 
 /// A planned statement, to be run once.

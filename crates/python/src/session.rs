@@ -264,7 +264,7 @@ impl Session {
         let volatility = if is_stable { Volatility::Immutable } else { Volatility::Volatile };
         let name = name.to_lowercase();
         let function = PythonFunction::new(name, arguments, result, volatility, call);
-        self.engine.context().register_udf(ScalarUDF::from(function));
+        self.engine.register_function(ScalarUDF::from(function));
         Ok(())
     }
 

@@ -29,6 +29,13 @@ def test_a_decorator_makes_one(con):
     assert anything(pa.array(["x"]), pa.array([3])) == ["xxx"]
 
 
+def test_one_that_is_defined_again_is_the_new_one(con):
+    for factor in (2, 3):
+        con.create_function("times", lambda values, by=factor: pc.multiply(values, by), ["BIGINT"], "BIGINT")
+        for _ in range(2):
+            assert con.sql("select times(1)").fetchone() == (factor,)
+
+
 @pytest.mark.parametrize("made", ["array", "chunked", "list", "numpy", "scalar", "pandas"])
 def test_what_it_may_return(con, made):
     def function(values):

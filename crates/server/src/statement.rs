@@ -81,7 +81,7 @@ pub async fn plan(
     }
 }
 
-/// Plans a statement. One that writes does so here, and waits for its turn before.
+/// Plans a statement. A CREATE runs its query here, and waits for its turn before.
 async fn in_turn(
     server: &Server,
     session: &Session,
@@ -90,8 +90,9 @@ async fn in_turn(
     sql: &str,
     given: GivenTables,
 ) -> Result<Query, Failure> {
+    let is_create = matches!(Command::of(sql), Command::Engine(first) if first == "CREATE");
     let _place = match effect {
-        Effect::Writes => Some(turn(server, asker, Size::Large).await?),
+        Effect::Writes if is_create => Some(turn(server, asker, Size::Large).await?),
         _ => None,
     };
     let planned = session.sql_over(sql, given).await;

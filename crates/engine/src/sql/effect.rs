@@ -5,6 +5,7 @@ use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{Query, SetExpr, Statement, Visit, Visitor};
 
 use super::parse::parse;
+use super::remembered::executed;
 use super::summarize;
 use super::walk::{self, Flow, ON, Stop};
 
@@ -25,7 +26,12 @@ impl Effect {
         if summarize::subject(text).is_some() {
             return Self::Reads;
         }
-        parse(text, state).map_or(Self::Reads, |statement| of_statement(&statement))
+        let Ok(mut statement) = parse(text, state) else { return Self::Reads };
+        // An EXECUTE does what was prepared; one that is refused does nothing.
+        match executed(&mut statement, state) {
+            Ok(_) => of_statement(&statement),
+            Err(_) => Self::Reads,
+        }
     }
 }
 
@@ -53,7 +59,7 @@ fn of_sql(statement: &Statement) -> Effect {
         | Statement::ShowSchemas { .. }
         | Statement::ShowDatabases { .. }
         | Statement::ShowViews { .. }
-        // It was asked whether it may be when it was prepared.
+        // Nothing of this name was prepared.
         | Statement::Execute { .. } => Effect::Reads,
         Statement::Explain { analyze: false, .. } => Effect::Reads,
         Statement::Explain { statement, .. } => of_sql(statement),

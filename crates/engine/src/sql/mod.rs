@@ -79,6 +79,10 @@ pub struct Parsed {
     summarized: Option<String>,
     /// Files that it names by functions, by the names that tables of them have.
     calls: Vec<(String, Call)>,
+    /// It stands in the place of an EXECUTE, which means another statement in another session.
+    is_executed: bool,
+    /// It makes a table that is not to last.
+    is_temporary: bool,
 }
 
 /// A statement as the planner sees it.
@@ -133,6 +137,7 @@ impl Parsed {
         }
         reworded::copies(&mut statement)?;
         let executed = remembered::executed(&mut statement, state)?;
+        let (is_executed, is_temporary) = (executed.is_some(), is_temporary(&mut statement));
         let text = executed.as_ref().map_or(text, |executed| &executed.text);
         let calls = functions::name(&mut statement, state)?;
         if sql_statement(&mut statement).is_some_and(|inner| is_show_tables(inner)) {
@@ -166,7 +171,7 @@ impl Parsed {
             named_windows::write_out(inner)
         })?;
         repair::tables(&mut statement, state)?;
-        Ok(Self { statement, headers, summarized, calls })
+        Ok(Self { statement, headers, summarized, calls, is_executed, is_temporary })
     }
 
     /// What it renames, if that is what it does.
@@ -181,6 +186,16 @@ impl Parsed {
             },
             _ => Ok(None),
         }
+    }
+
+    /// Whether its text means the same in every session of the same settings.
+    pub fn is_of_its_text(&self) -> bool {
+        !self.is_executed
+    }
+
+    /// Whether it makes a table that is not to last.
+    pub fn is_temporary(&self) -> bool {
+        self.is_temporary
     }
 
     /// What it calls that reads files, to be made known before it is planned.
@@ -239,6 +254,12 @@ impl Parsed {
             }
         }
     }
+}
+
+/// Whether it makes a table that is not to last.
+fn is_temporary(statement: &mut DFStatement) -> bool {
+    let inner = sql_statement(statement);
+    inner.is_some_and(|inner| matches!(inner, Statement::CreateTable(table) if table.temporary))
 }
 
 fn is_show_tables(statement: &Statement) -> bool {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::{ArrayRef, Int32Array};
 use datafusion::arrow::record_batch::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
+use headrace_engine::sql::effect::Effect;
 use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, Settings};
 
 use crate::tables;
@@ -240,6 +241,18 @@ async fn sessions_beside_each_other_know_the_plans_of_their_settings() {
     for session in [&session, &other, &third] {
         assert_eq!(total(session, sql).await, (first.clone(), true));
     }
+    // What EXECUTE means is the session's, and changes with what is prepared.
+    for (session, nth) in [(&session, 1), (&other, 2), (&third, 3), (&session, 4)] {
+        let prepared = format!("PREPARE p AS SELECT {nth} AS s FROM numbers LIMIT 1");
+        let _ = session.sql("DEALLOCATE p").await;
+        rows(session, &prepared).await;
+        for _ in 0..2 {
+            assert!(rows(session, "EXECUTE p").await.contains(&format!("| {nth} |")), "{nth}");
+        }
+    }
+    rows(&session, "PREPARE d AS DELETE FROM numbers").await;
+    assert_eq!(session.effect("EXECUTE d"), Effect::Writes);
+    assert_eq!(session.effect("EXECUTE p"), Effect::Reads);
     // Another table of the name is seen by all.
     let path = folder.path().join("other.arrow");
     tables::write(&path, &numbers(10), 1 << 16, true);

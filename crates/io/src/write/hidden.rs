@@ -141,7 +141,7 @@ fn made(folder: &Path, make: impl Fn(&Path) -> io::Result<File>) -> io::Result<(
                 return Ok((file, path));
             }
             Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
-            // The same, before it was opened.
+            // Another writer took it for abandoned before it was opened.
             Err(cause) if cause.kind() == io::ErrorKind::NotFound && folder.is_dir() => {}
             Err(cause) => return Err(cause),
         }
@@ -173,8 +173,14 @@ fn remove_abandoned(folder: &Path) {
         }
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        // Somebody may have removed it since, and made one of that name.
+        let is_there = |file: &File| match (file.metadata(), path.symlink_metadata()) {
+            (Ok(opened), Ok(there)) => (opened.dev(), opened.ino()) == (there.dev(), there.ino()),
+            _ => false,
+        };
         if let Ok(file) = options.open(&path)
             && lock(&file)
+            && is_there(&file)
         {
             remove(&path);
         }
