@@ -213,21 +213,16 @@ impl Lasting {
 
     /// Refuses rows that would be another type in their file than in the others.
     fn takes_files(&self) -> Result<()> {
-        let all = self.provider.schema();
-        let others = all.fields().iter().zip(self.schema.fields());
-        for (own, written) in others.filter(|(own, written)| own.data_type() != written.data_type())
-        {
-            return plan_err!(
-                "{} of {} is {}, which is written as {}\nhint: CREATE OR REPLACE TABLE {} AS FROM {} writes it so",
-                own.name(),
-                self.name,
-                own.data_type(),
-                written.data_type(),
-                self.name,
-                self.name
-            );
-        }
-        Ok(())
+        let (all, name) = (self.provider.schema(), &self.name);
+        let mut columns = all.fields().iter().zip(self.schema.fields());
+        let other = columns.find(|(own, written)| own.data_type() != written.data_type());
+        let Some((own, written)) = other else { return Ok(()) };
+        plan_err!(
+            "{} of {name} is {}, which is written as {}\nhint: CREATE OR REPLACE TABLE {name} AS FROM {name} writes it so",
+            own.name(),
+            own.data_type(),
+            written.data_type()
+        )
     }
 
     /// Begins a file of rows that come to the table, in a folder that can take its place.
