@@ -244,8 +244,8 @@ impl Session {
         Self { threads: Threads::Waiting, ..self }
     }
 
-    /// Has statements planned and answered on threads of another runtime than the one that waits for them, which goes on
-    /// hearing whom it hears while they compute.
+    /// Has statements planned and answered on threads of another runtime than the one that waits for them: that one serves its
+    /// clients while they compute.
     #[must_use]
     pub fn computed_on(self, runtime: Handle) -> Self {
         Self { threads: Threads::ApartOn(runtime), ..self }
@@ -273,7 +273,7 @@ impl Session {
         self.runner.start_trace()
     }
 
-    /// Adds a function, in place of one of its name. No plan of before knows it.
+    /// Adds a function, in place of one of its name. Plans that were made before are not used again.
     pub fn register_function(&self, function: ScalarUDF) {
         self.context.register_udf(function);
         let state = self.context.state_ref();
