@@ -145,9 +145,7 @@ impl Staging {
     /// A target that is something else.
     pub fn replacing_folder(target: &Path) -> Result<Staging> {
         check_is_partitions(target)?;
-        let name_another = "name another folder";
-        let target = std::fs::canonicalize(target).map_err(|e| refused(target, e, name_another))?;
-        Self::begin(target, false)
+        Self::beside(target, false)
     }
 
     /// Begins to write what will be put in the place of a table, whatever lies there.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
-use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::common::{Result, plan_err};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan};
@@ -18,7 +18,7 @@ use crate::copy::ArrowSink;
 use crate::error::blocking;
 use crate::fixes::sort_reservations::shared;
 use crate::fixes::unread_joins::{Readers, watched};
-use crate::home_folder::{begun, check_file_name, locked, put};
+use crate::home_folder::{begun, check_file_name, put, put_alone};
 use crate::session::Session;
 use crate::sql::is_own;
 
@@ -67,21 +67,13 @@ impl Session {
         let plan = watched(plan, readers)?;
         let context = TaskContext::from(&*self.context().state_ref().read());
         collect(Arc::clone(&plan), Arc::new(shared(context, &plan))).await?;
-        let alone = locked(&folder).await?;
-        let is_as_it_was = match &old {
-            Some(old) => self.tables.are_current(&[(name, old)], true).await,
-            None => create.or_replace || !path.exists(),
+        let is_as_it_was = async {
+            Ok(match &old {
+                Some(old) => self.tables.are_current(&[(name, old)], true).await,
+                None => create.or_replace || !path.exists(),
+            })
         };
-        if !is_as_it_was {
-            return exec_err!(
-                "others have made or changed {name} meanwhile: nothing is done\nhint: ask for it again"
-            );
-        }
-        blocking(move || {
-            let _alone = alone;
-            put(&staging)
-        })
-        .await?;
+        put_alone(&folder, name, is_as_it_was, move || put(&staging)).await?;
         self.register_as(name, &path).await?;
         Ok(true)
     }

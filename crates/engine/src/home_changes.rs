@@ -20,7 +20,7 @@ use chrono::Utc;
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{Column, Result, exec_err, plan_err};
+use datafusion::common::{Column, Result, plan_err};
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -35,7 +35,7 @@ use futures::StreamExt;
 use crate::catalog::{TableEntry, Tables, refused};
 use crate::copy::{Staging, batch_bytes_max_of, streamed_schema, write_arrow};
 use crate::error::blocking;
-use crate::home_folder::{FIRST_FILE, begun, keep_mode, locked, put};
+use crate::home_folder::{FIRST_FILE, begun, begun_folder, keep_mode, put, put_alone};
 use crate::session::Session;
 use crate::sql::is_own;
 
@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// The table that a statement changes, if it is one of the home.
-    fn lasting(&self, dml: &DmlStatement) -> Result<Option<Arc<Lasting>>> {
+    fn lasting(&self, dml: &DmlStatement) -> Result<Option<Lasting>> {
         let name = dml.table_name.table();
         if !is_own(&dml.table_name, self.context.state_ref().read().config_options()) {
             return Ok(None);
@@ -115,7 +115,7 @@ impl Session {
         let skipped = arrow.skipped().first().map(|skipped| skipped.path.clone());
         let schema = streamed_schema(&entry.0.arrow_schema(), &[]);
         let (name, tables) = (name.to_string(), Arc::clone(&self.tables));
-        Ok(Some(Arc::new(Lasting { name, home, place, schema, rows, skipped, provider, tables })))
+        Ok(Some(Lasting { name, home, place, schema, rows, skipped, provider, tables }))
     }
 }
 
@@ -225,48 +225,21 @@ impl Lasting {
         )
     }
 
-    /// Begins a file of rows that come to the table, in a folder that can take its place.
-    fn addition(&self) -> Result<(Staging, PathBuf)> {
-        let staging = Staging::beside(&self.place, false)?;
-        std::fs::create_dir(staging.content()).map_err(|error| {
-            refused(&self.place, error, "see whether its folder may be written")
-        })?;
-        let file = staging.content().join(added_name());
-        Ok((staging, file))
-    }
-
     /// Puts an addition into the table, unless that has other columns by now.
-    async fn add(self: &Arc<Self>, staging: Staging, file: PathBuf) -> Result<()> {
-        let alone = locked(&self.home).await?;
-        let now = self.tables.open(&self.name).await?;
-        if !now.is_some_and(|now| now.schema() == self.provider.schema()) {
-            return self.changed_meanwhile();
-        }
-        blocking(move || {
-            let _alone = alone;
-            put_addition(&staging, &file)
-        })
-        .await
-    }
-
-    fn changed_meanwhile(&self) -> Result<()> {
-        exec_err!(
-            "others have changed {} meanwhile: nothing is done\nhint: ask for the change again",
-            self.name
-        )
+    async fn add(&self, staging: Staging, file: PathBuf) -> Result<()> {
+        let has_its_columns = async {
+            let now = self.tables.open(&self.name).await?;
+            Ok(now.is_some_and(|now| now.schema() == self.provider.schema()))
+        };
+        let put = move || put_addition(&staging, &file);
+        put_alone(&self.home, &self.name, has_its_columns, put).await
     }
 
     /// Puts a file of all its rows in the table's place, unless they are others by now.
-    async fn replace(self: &Arc<Self>, staging: Staging) -> Result<()> {
-        let alone = locked(&self.home).await?;
-        if !self.tables.are_current(&[(&self.name, &self.provider)], true).await {
-            return self.changed_meanwhile();
-        }
-        blocking(move || {
-            let _alone = alone;
-            put(&staging)
-        })
-        .await
+    async fn replace(&self, staging: Staging) -> Result<()> {
+        let has_its_rows =
+            async { Ok(self.tables.are_current(&[(&self.name, &self.provider)], true).await) };
+        put_alone(&self.home, &self.name, has_its_rows, move || put(&staging)).await
     }
 }
 
@@ -297,7 +270,7 @@ fn added_name() -> String {
 #[derive(Debug)]
 struct ChangeSink {
     given: SchemaRef,
-    table: Arc<Lasting>,
+    table: Lasting,
     kind: Kind,
 }
 
@@ -318,10 +291,10 @@ impl DataSink for ChangeSink {
         data: SendableRecordBatchStream,
         context: &Arc<TaskContext>,
     ) -> Result<u64> {
-        let (table, bytes_max) = (Arc::clone(&self.table), batch_bytes_max_of(context));
+        let (table, bytes_max) = (&self.table, batch_bytes_max_of(context));
+        let place = table.place.clone();
         if self.kind == Kind::Added {
-            let added = Arc::clone(&table);
-            let (staging, file) = blocking(move || added.addition()).await?;
+            let (staging, file) = blocking(move || begun_folder(&place, &added_name())).await?;
             let added = write_arrow(&file, &table.schema, bytes_max, data, |_| Ok(())).await?;
             // A file of no rows would be read for nothing.
             if added.rows > 0 {
@@ -329,7 +302,6 @@ impl DataSink for ChangeSink {
             }
             return Ok(added.rows);
         }
-        let place = table.place.clone();
         let (staging, file) = blocking(move || begun(&place, false)).await?;
         let changed = Arc::new(AtomicU64::new(0));
         let data = match self.kind {

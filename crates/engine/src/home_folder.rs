@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{Result, exec_err, plan_err};
 use parking_lot::RwLock;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -15,6 +15,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::catalog::refused;
 use crate::copy::Staging;
+use crate::error::blocking;
 
 /// Between two looks at a lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
@@ -59,7 +60,7 @@ pub fn check_file_name(name: &str) -> Result<()> {
 ///
 /// # Errors
 /// A folder that cannot be locked.
-pub async fn locked(folder: &Path) -> Result<File> {
+async fn locked(folder: &Path) -> Result<File> {
     let failed = |error: io::Error| {
         refused(folder, format!("it cannot be locked: {error}"), "use a file system that has locks")
     };
@@ -80,15 +81,47 @@ pub async fn locked(folder: &Path) -> Result<File> {
 /// A place that cannot be written beside.
 pub fn begun(place: &Path, is_folder: bool) -> Result<(Staging, PathBuf)> {
     let is_folder = if place.exists() { place.is_dir() } else { is_folder };
-    let staging = Staging::beside(place, !is_folder)?;
-    if !is_folder {
-        let file = staging.content().to_path_buf();
-        return Ok((staging, file));
+    if is_folder {
+        return begun_folder(place, FIRST_FILE);
     }
+    let staging = Staging::beside(place, true)?;
+    let file = staging.content().to_path_buf();
+    Ok((staging, file))
+}
+
+/// The same of a folder, with a file of this name in it.
+///
+/// # Errors
+/// Those of [`begun`].
+pub fn begun_folder(place: &Path, file: &str) -> Result<(Staging, PathBuf)> {
+    let staging = Staging::beside(place, false)?;
     std::fs::create_dir(staging.content())
         .map_err(|error| refused(place, error, "see whether its folder may be written"))?;
-    let file = staging.content().join(FIRST_FILE);
+    let file = staging.content().join(file);
     Ok((staging, file))
+}
+
+/// Puts what was written into a home while nobody else changes its tables, if the table is then still as the statement needs it.
+///
+/// # Errors
+/// It is not; those of `put`.
+pub async fn put_alone(
+    home: &Path,
+    table: &str,
+    is_as_it_was: impl Future<Output = Result<bool>>,
+    put: impl FnOnce() -> Result<()> + Send + 'static,
+) -> Result<()> {
+    let alone = locked(home).await?;
+    if !is_as_it_was.await? {
+        return exec_err!(
+            "others have made or changed {table} meanwhile: nothing is done\nhint: ask for it again"
+        );
+    }
+    blocking(move || {
+        let _alone = alone;
+        put()
+    })
+    .await
 }
 
 /// Puts it there.

@@ -90,9 +90,9 @@ async fn in_turn(
     sql: &str,
     given: GivenTables,
 ) -> Result<Query, Failure> {
-    let is_create = matches!(Command::of(sql), Command::Engine(first) if first == "CREATE");
+    let is_create = || matches!(Command::of(sql), Command::Engine(first) if first == "CREATE");
     let _place = match effect {
-        Effect::Writes if is_create => Some(turn(server, asker, Size::Large).await?),
+        Effect::Writes if is_create() => Some(turn(server, asker, Size::Large).await?),
         _ => None,
     };
     let planned = session.sql_over(sql, given).await;
