@@ -183,6 +183,9 @@ pub enum Command {
     /// The table and the 43 queries of ClickBench over generated rows; what is measured is no ClickBench result.
     #[command(subcommand, name = "clickbench")]
     ClickBench(SuiteCommand<SeededGenerateArgs>),
+    /// Fingerprints of compounds and embeddings, and 8 queries for the nearest of them; scale 10 is 10 million compounds.
+    #[command(subcommand)]
+    Similarity(SuiteCommand<SeededGenerateArgs>),
     /// Generate SSB once, run its 13 queries on every processor present, check the answers.
     Demo(DemoArgs),
     /// Write a Parquet, CSV, JSON or Arrow file as an Arrow file that Headrace streams.

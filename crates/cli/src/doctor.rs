@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use headrace_doctor::Options;
+use headrace_doctor::{Gds, Met, Options};
 use headrace_flow::Trace;
 
 use crate::error::Result;
@@ -21,9 +21,10 @@ Examples:
   headrace doctor
   headrace doctor /data/tables --write
   headrace doctor /mnt/nfs/fact.arrow --json
+  headrace doctor /data/tables --gds
   headrace doctor --postgres 'host=/var/run/postgresql dbname=shop'
 
-Exit codes: 0 all well, 1 works but slower than it could, 2 broken.")]
+Exit codes: 0 all well, 1 works but slower than it could, 2 broken. With --gds: 0 if a way is open, else 1.")]
 pub struct DoctorArgs {
     /// Files, folders (the largest file in them stands for them) or block devices to try.
     #[arg(value_name = "PATH")]
@@ -41,6 +42,9 @@ pub struct DoctorArgs {
     /// Look at the server's small tables, too.
     #[arg(long, requires = "postgres")]
     pub all: bool,
+    /// A table instead: what is here of GPUDirect Storage, by the ways that bypass host memory, and which of them cuFile took.
+    #[arg(long, conflicts_with = "postgres")]
+    pub gds: bool,
     /// Every fact and finding as JSON.
     #[arg(long)]
     pub json: bool,
@@ -72,12 +76,16 @@ pub fn run(args: &DoctorArgs, cancel: Arc<AtomicBool>) -> Result<i32> {
     if let (Some(file), Some(recorded)) = (&args.trace, &options.trace) {
         trace::write(file, recorded)?;
     }
-    if args.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&headrace_doctor::render(&report))?;
+    let gds = args.gds.then(|| headrace_doctor::gds(&report.facts));
+    match (&gds, args.json) {
+        (Some(gds), true) => output::print_json(gds)?,
+        (Some(gds), false) => output::print(&headrace_doctor::render_gds(gds))?,
+        (None, true) => output::print_json(&report)?,
+        (None, false) => output::print(&headrace_doctor::render(&report))?,
     }
-    Ok(report.exit_code)
+    // Of the table: whether a way is open.
+    let is_open = |gds: &Gds| gds.ways.iter().any(|(_, met)| *met == Met::Yes);
+    Ok(gds.map_or(report.exit_code, |gds| i32::from(!is_open(&gds))))
 }
 
 fn examine_server(args: &DoctorArgs, dsn: &str, cancel: &AtomicBool) -> Result<i32> {

@@ -196,6 +196,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>, asked: Arc<Asked>) -> Resul
         None => query::run(&cli.query, cancel, &asked).await,
         Some(Command::Ssb(command)) => seeded(Suite::Ssb, command, cancel).await,
         Some(Command::ClickBench(command)) => seeded(Suite::ClickBench, command, cancel).await,
+        Some(Command::Similarity(command)) => seeded(Suite::Similarity, command, cancel).await,
         Some(Command::Tpch(command)) => seedless(Suite::Tpch, command, cancel).await,
         Some(Command::Tpcds(command)) => seedless(Suite::Tpcds, command, cancel).await,
         Some(Command::Demo(args)) => suite::demo::run(&args, cancel).await,

@@ -60,7 +60,7 @@ pub fn binary<'a>(
             rows,
             valid,
         ),
-        Data::Bool(_) | Data::Str(_) => None,
+        Data::Bool(_) | Data::Str(_) | Data::Bytes(_) => None,
     };
     let data = data
         .ok_or_else(|| {
@@ -297,7 +297,7 @@ pub fn negate<'a>(
         Data::F64(values) => Data::F64(values.iter().map(|v| -v).collect()),
         // Decimals are symmetric.
         Data::I128(values) => Data::I128(values.iter().map(|v| v.wrapping_neg()).collect()),
-        Data::Bool(_) | Data::Str(_) => {
+        Data::Bool(_) | Data::Str(_) | Data::Bytes(_) => {
             return Err(ColumnError::Internal(format!("minus of {}", target.text)));
         }
     };

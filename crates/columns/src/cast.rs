@@ -145,7 +145,7 @@ fn integers(data: &Data<'_>) -> Option<Vec<i128>> {
         Data::U32(v) => wide!(v),
         Data::U64(v) => wide!(v),
         Data::I128(v) => v.to_vec(),
-        Data::F32(_) | Data::F64(_) | Data::Str(_) => return None,
+        Data::F32(_) | Data::F64(_) | Data::Str(_) | Data::Bytes(_) => return None,
     })
 }
 

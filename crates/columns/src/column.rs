@@ -12,7 +12,8 @@ use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch,
     RecordBatchOptions, StringArray,
 };
-use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
 use arrow_schema::{DataType as ArrowType, Schema, TimeUnit as ArrowUnit};
 use headrace_io::huge;
 use headrace_ir::{DataType, Field, TimeUnit};
@@ -51,6 +52,10 @@ pub fn arrow_type(data_type: &DataType) -> ArrowType {
         DataType::Utf8 => ArrowType::Utf8,
         DataType::Binary => ArrowType::Binary,
         DataType::FixedBinary(bytes) => ArrowType::FixedSizeBinary(*bytes as i32),
+        DataType::FloatList { item_bytes, items } => {
+            let item = if *item_bytes == 4 { ArrowType::Float32 } else { ArrowType::Float64 };
+            ArrowType::new_fixed_size_list(item, *items as i32, true)
+        }
     }
 }
 
@@ -62,6 +67,7 @@ pub fn arrow_field(field: &Field) -> arrow_schema::Field {
 enum Values {
     Fixed(Data<'static>),
     Text { offsets: Vec<usize>, bytes: String },
+    Bytes { width: usize, bytes: Vec<u8> },
 }
 
 /// A column that grows.
@@ -91,6 +97,7 @@ impl Column {
     pub fn new(repr: Repr) -> Result<Self, ColumnError> {
         let values = match repr {
             Repr::Str => Values::Text { offsets: vec![0], bytes: String::new() },
+            Repr::Bytes(width) => Values::Bytes { width, bytes: Vec::new() },
             _ => Values::Fixed(empty_data(&repr, 0)?),
         };
         Ok(Self { repr, values, validity: None, rows: 0 })
@@ -120,6 +127,7 @@ impl Column {
                 crate::vector::with_data!(data, v => std::mem::size_of_val::<[_]>(v))
             }
             Values::Text { offsets, bytes } => std::mem::size_of_val::<[_]>(offsets) + bytes.len(),
+            Values::Bytes { bytes, .. } => bytes.len(),
         };
         (values + self.validity.as_ref().map_or(0, Vec::len)) as u64
     }
@@ -135,6 +143,13 @@ impl Column {
                     bytes.push_str(text);
                     offsets.push(bytes.len());
                 }
+            }
+            (Values::Bytes { width, bytes }, Data::Bytes(values)) => {
+                if values.iter().any(|value| value.len() != *width) {
+                    return Err(ColumnError::Internal("bytes of another length".into()));
+                }
+                huge::reserve(bytes, *width * values.len());
+                values.iter().for_each(|value| bytes.extend_from_slice(value));
             }
             (Values::Fixed(data), from) => {
                 append!(data, from, Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64, I128)?;
@@ -175,6 +190,9 @@ impl Column {
                 let ends = offsets[rows.start..=rows.end].windows(2);
                 Data::Str(ends.map(|w| &bytes[w[0]..w[1]]).collect())
             }
+            Values::Bytes { width, bytes } => {
+                Data::Bytes(rows.clone().map(|row| &bytes[row * width..][..*width]).collect())
+            }
         };
         let validity = self.validity.as_deref().map(|valid| Cow::Borrowed(&valid[rows]));
         Vector { data, validity, constant: false }
@@ -184,7 +202,7 @@ impl Column {
     pub fn text(&self, row: usize) -> Option<&str> {
         match &self.values {
             Values::Text { offsets, bytes } => Some(&bytes[offsets[row]..offsets[row + 1]]),
-            Values::Fixed(_) => None,
+            Values::Fixed(_) | Values::Bytes { .. } => None,
         }
     }
 
@@ -237,6 +255,7 @@ pub fn vector_array(
         Data::F64(values) => primitive::<Float64Type>(values, nulls, target),
         Data::I128(values) => primitive::<Decimal128Type>(values, nulls, target),
         Data::Str(values) => Arc::new(text_array(values, nulls)?),
+        Data::Bytes(values) => bytes_array(values, nulls, target)?,
     })
 }
 
@@ -260,6 +279,27 @@ pub fn text_array(texts: &[&str], nulls: Option<NullBuffer>) -> Result<StringArr
     }
     let offsets = OffsetBuffer::from_lengths(texts.iter().map(|text| text.len()));
     Ok(StringArray::new(offsets, texts.concat().into_bytes().into(), nulls))
+}
+
+/// Bytes of one length, or lists of floats.
+fn bytes_array(
+    values: &[&[u8]],
+    nulls: Option<NullBuffer>,
+    target: ArrowType,
+) -> Result<ArrayRef, ColumnError> {
+    let bytes = Buffer::from_vec(values.concat());
+    let builder = ArrayData::builder(target.clone()).len(values.len()).nulls(nulls);
+    let builder = match target {
+        ArrowType::FixedSizeList(item, items) => {
+            let item = ArrayData::builder(item.data_type().clone())
+                .len(values.len() * items as usize)
+                .add_buffer(bytes);
+            builder.add_child_data(item.build().map_err(|e| ColumnError::Internal(e.to_string()))?)
+        }
+        _ => builder.add_buffer(bytes),
+    };
+    let data = builder.build().map_err(|e| ColumnError::Internal(e.to_string()))?;
+    Ok(arrow_array::make_array(data))
 }
 
 fn primitive<T: ArrowPrimitiveType>(
@@ -310,6 +350,8 @@ mod tests {
             DataType::Utf8,
             DataType::Binary,
             DataType::FixedBinary(16),
+            DataType::FloatList { item_bytes: 4, items: 3 },
+            DataType::FloatList { item_bytes: 8, items: 1 },
         ];
         for unit in
             [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond]

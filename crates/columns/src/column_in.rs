@@ -58,6 +58,7 @@ fn array_data<'v>(array: &'v ArrayRef, repr: &Repr) -> Option<Data<'v>> {
         Repr::F64 => Data::F64(values::<Float64Type>(array)?),
         Repr::I128 => Data::I128(values::<Decimal128Type>(array)?),
         Repr::Str => Data::Str(texts(array)?),
+        Repr::Bytes(width) => Data::Bytes(fixed_bytes(array, *width)?),
         Repr::Code(_) => return None,
     })
 }
@@ -86,6 +87,24 @@ fn reinterpreted_i64(array: &ArrayRef) -> Option<Cow<'_, [i64]>> {
         .or_else(|| values::<TimestampMillisecondType>(array))
         .or_else(|| values::<TimestampMicrosecondType>(array))
         .or_else(|| values::<TimestampNanosecondType>(array))
+}
+
+/// Bytes of one length, or the floats of lists, none of which is NULL.
+fn fixed_bytes(array: &ArrayRef, width: usize) -> Option<Vec<&[u8]>> {
+    if let Some(bytes) = array.as_fixed_size_binary_opt() {
+        return Some((0..bytes.len()).map(|row| bytes.value(row)).collect());
+    }
+    let lists = array.as_fixed_size_list_opt()?;
+    let floats = lists.values();
+    let bytes = match floats.data_type() {
+        ArrowType::Float32 => floats.as_primitive::<Float32Type>().values().inner(),
+        ArrowType::Float64 => floats.as_primitive::<Float64Type>().values().inner(),
+        _ => return None,
+    };
+    let place =
+        |row| lists.value_offset(row) as usize * width / lists.value_length().max(1) as usize;
+    let has_null = floats.null_count() > 0;
+    (!has_null).then(|| (0..lists.len()).map(|row| &bytes[place(row)..][..width]).collect())
 }
 
 /// Texts of any layout; what stands for NULL is empty.

@@ -88,7 +88,7 @@ macro_rules! by_element {
                 type $type = i128;
                 $body
             }
-            Data::Str(_) => $text,
+            Data::Str(_) | Data::Bytes(_) => $text,
         }
     };
 }
@@ -106,6 +106,12 @@ fn compare_data(
         };
         let (l, r) = (operand(l, left.constant), operand(r, right.constant));
         return Some(compare_values(op, Operand::Rows(&l), Operand::Rows(&r), rows));
+    }
+    if let (Data::Bytes(l), Data::Bytes(r)) = (&left.data, &right.data) {
+        let pair = |row: usize| {
+            (l[if left.constant { 0 } else { row }], r[if right.constant { 0 } else { row }])
+        };
+        return Some((0..rows).map(pair).map(|(l, r)| u8::from(holds(op, l.cmp(r)))).collect());
     }
     by_element!(&left.data, T => {
         Some(compare_values(op, left.operand::<T>()?, right.operand::<T>()?, rows))

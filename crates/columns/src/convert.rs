@@ -6,8 +6,19 @@ use arrow_array::Array;
 use headrace_ir::{Scalar, Value};
 
 use crate::ColumnError;
-use crate::repr::{Dictionary, Repr};
+use crate::repr::{BYTES_MAX, Dictionary, Repr};
 use crate::vector::{Data, Vector};
+
+/// What stands for so many bytes that are NULL.
+///
+/// # Errors
+/// More bytes than [`BYTES_MAX`].
+pub fn null_bytes(width: usize) -> Result<&'static [u8], ColumnError> {
+    static ZEROS: [u8; BYTES_MAX] = [0; BYTES_MAX];
+    ZEROS.get(..width).ok_or_else(|| {
+        ColumnError::Internal(format!("values of {width} bytes, more than {BYTES_MAX}"))
+    })
+}
 
 /// A constant column.
 pub fn literal<'a>(scalar: &'a Scalar, repr: &Repr) -> Result<Vector<'a>, ColumnError> {
@@ -17,6 +28,9 @@ pub fn literal<'a>(scalar: &'a Scalar, repr: &Repr) -> Result<Vector<'a>, Column
     let data = match (&scalar.value, repr) {
         (Value::Bool(value), Repr::Bool) => Data::Bool(vec![u8::from(*value)].into()),
         (Value::Utf8(text), Repr::Str) => Data::Str(vec![text.as_str()]),
+        (Value::Binary(bytes), Repr::Bytes(width)) if bytes.len() == *width => {
+            Data::Bytes(vec![bytes.as_slice()])
+        }
         (Value::Float(value), Repr::F64) => Data::F64(vec![*value].into()),
         (Value::Float(value), Repr::F32) => Data::F32(vec![*value as f32].into()),
         (Value::Int(value), Repr::I128) => Data::I128(vec![*value].into()),
@@ -49,7 +63,7 @@ pub fn from_i64(
         Repr::U16 => Data::U16(values.map(|v| v as u16).collect()),
         Repr::U32 => Data::U32(values.map(|v| v as u32).collect()),
         Repr::U64 => Data::U64(values.map(|v| v as u64).collect()),
-        Repr::F32 | Repr::F64 | Repr::I128 | Repr::Str => {
+        Repr::F32 | Repr::F64 | Repr::I128 | Repr::Str | Repr::Bytes(_) => {
             return Err(ColumnError::Internal(format!("{repr:?} is not held as an integer")));
         }
     })
@@ -62,6 +76,7 @@ pub fn empty_data(repr: &Repr, rows: usize) -> Result<Data<'static>, ColumnError
         Repr::F64 => Data::F64(vec![0.0; rows].into()),
         Repr::I128 => Data::I128(vec![0; rows].into()),
         Repr::Str => Data::Str(vec![""; rows]),
+        Repr::Bytes(width) => Data::Bytes(vec![null_bytes(*width)?; rows]),
         other => from_i64(other, std::iter::repeat_n(0, rows))?,
     })
 }
@@ -76,7 +91,12 @@ pub fn integers<'v>(data: &'v Data<'_>) -> Option<Cow<'v, [i64]>> {
         Data::I64(v) => Cow::Borrowed(v),
         Data::U16(v) => v.iter().map(|&v| i64::from(v)).collect(),
         Data::U32(v) => v.iter().map(|&v| i64::from(v)).collect(),
-        Data::U64(_) | Data::F32(_) | Data::F64(_) | Data::I128(_) | Data::Str(_) => return None,
+        Data::U64(_)
+        | Data::F32(_)
+        | Data::F64(_)
+        | Data::I128(_)
+        | Data::Str(_)
+        | Data::Bytes(_) => return None,
     })
 }
 

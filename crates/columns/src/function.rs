@@ -12,6 +12,7 @@ use crate::calendar::{
 };
 use crate::convert::empty_data;
 use crate::decimal::{magnitude_limit, round_divide};
+use crate::distance;
 use crate::fault::{Fault, Target};
 use crate::repr::Repr;
 use crate::text::{self, Texts};
@@ -48,6 +49,9 @@ pub fn call<'a>(
     let unknown = || ColumnError::Internal(format!("{} is no call of a function", target.text));
     let valid = all_valid(vectors, rows);
     let computed = match (vectors, of) {
+        ([left, right], Some(of)) if matches!(left.data, Data::Bytes(_)) => {
+            distance::of_columns(function, of, left, right, rows).map(|data| Ok((data, None)))
+        }
         ([vector], Some(of)) if !matches!(target.repr, Repr::Str) => {
             compute(target, function, of, &vector.data, valid.as_deref())
         }
@@ -145,6 +149,9 @@ fn compute(
             all(Data::I32(texts.iter().map(|text| text.len() as i32).collect()))
         }
         (Function::Abs, data) => Some(absolute(data, valid)?.map(|data| (data, None))),
+        (Function::BitCount, Data::Bytes(values)) => {
+            all(Data::I64(distance::ones_of(values).into()))
+        }
         (Function::BitCount, data) => all(Data::I64(ones(data)?.into())),
         (Function::Floor | Function::Ceil, Data::I128(values)) => {
             let DataType::Decimal128 { precision, scale } = *target.data_type else { return None };

@@ -72,6 +72,7 @@ fn value_bytes(repr: &Repr) -> usize {
         Repr::I32 | Repr::U32 | Repr::F32 | Repr::Str | Repr::Code(_) => 4,
         Repr::I64 | Repr::U64 | Repr::F64 => 8,
         Repr::I128 => 16,
+        Repr::Bytes(width) => *width,
     }
 }
 
@@ -259,6 +260,9 @@ impl KeyRows {
                 }
                 put!(values, v => (v.len() as u32).to_le_bytes());
             }
+            (Repr::Bytes(width), Data::Bytes(values)) => {
+                self.put_bytes(layout, part.at, *width, values, valid)?;
+            }
             _ => return Err(internal("a value of another representation")),
         }
         Ok(())
@@ -283,6 +287,26 @@ impl KeyRows {
                 self.bytes[start..start + N].copy_from_slice(&value);
             }
         }
+    }
+
+    fn put_bytes(
+        &mut self,
+        layout: &KeyLayout,
+        at: usize,
+        width: usize,
+        values: &[&[u8]],
+        valid: Option<&[u8]>,
+    ) -> Result<(), ColumnError> {
+        for (row, value) in values.iter().enumerate() {
+            if valid.is_none_or(|valid| valid[row] != 0) {
+                if value.len() != width {
+                    return Err(internal("bytes of another length"));
+                }
+                let start = self.range(layout, row).start + at;
+                self.bytes[start..start + width].copy_from_slice(value);
+            }
+        }
+        Ok(())
     }
 
     fn put_texts(&mut self, layout: &KeyLayout, columns: &[&Vector<'_>]) {
@@ -333,6 +357,9 @@ impl KeyRows {
                 let texts = rows.clone().map(|row| self.text(layout, part, row));
                 Data::Str(texts.collect::<Result<_, _>>()?)
             }
+            Repr::Bytes(width) => {
+                Data::Bytes(starts.map(|start| &self.bytes[start..start + width]).collect())
+            }
         };
         let valid = |row| 1 - self.bytes[self.range(layout, row).start + null_at.unwrap_or(0)];
         let validity = null_at.is_some().then(|| rows.map(valid).collect());
@@ -356,7 +383,9 @@ impl KeyRows {
             Repr::I32 | Repr::Code(_) => i32::from_le_bytes(self.value(start)).into(),
             Repr::U32 => u32::from_le_bytes(self.value(start)).into(),
             Repr::I64 => i64::from_le_bytes(self.value(start)),
-            Repr::U64 | Repr::F32 | Repr::F64 | Repr::I128 | Repr::Str => return None,
+            Repr::U64 | Repr::F32 | Repr::F64 | Repr::I128 | Repr::Str | Repr::Bytes(_) => {
+                return None;
+            }
         })
     }
 

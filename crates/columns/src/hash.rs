@@ -76,6 +76,7 @@ fn fold_column(column: &Vector<'_>, hashes: &mut [u64]) {
             fold_words!(values, |v: i128| fold(v as u64, (v >> 64) as u64 ^ SEED))
         }
         Data::Str(values) => fold_words!(values, |v: &str| hash_bytes(v.as_bytes())),
+        Data::Bytes(values) => fold_words!(values, hash_bytes),
     }
 }
 

@@ -91,6 +91,18 @@ fn membership(data: &Data<'_>, list: &[Scalar]) -> Option<Vec<u8>> {
             list.sort_unstable();
             Some(values.iter().map(|v| u8::from(list.binary_search(v).is_ok())).collect())
         }
+        Data::Bytes(values) => {
+            let list: Option<Vec<&[u8]>> = list
+                .iter()
+                .map(|s| match &s.value {
+                    Value::Binary(bytes) => Some(bytes.as_slice()),
+                    _ => None,
+                })
+                .collect();
+            let mut list = list?;
+            list.sort_unstable();
+            Some(values.iter().map(|v| u8::from(list.binary_search(v).is_ok())).collect())
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! per key column:  0, value (fixed width, little-endian)    not NULL
 //!                  0, length (u32), bytes                   text
+//!                  0, bytes                                 bytes of one length
 //!                  1                                        NULL
 //! ```
 
@@ -91,7 +92,7 @@ fn encode_fixed(columns: &[&Vector<'_>], rows: usize) -> Option<EncodedKeys> {
         Data::I32(_) | Data::U32(_) | Data::F32(_) => Some(4),
         Data::I64(_) | Data::U64(_) | Data::F64(_) => Some(8),
         Data::I128(_) => Some(16),
-        Data::Str(_) => None,
+        Data::Str(_) | Data::Bytes(_) => None,
     };
     let widths = columns.iter().map(width).collect::<Option<Vec<usize>>>()?;
     if rows == 0 {
@@ -121,7 +122,7 @@ fn encode_fixed(columns: &[&Vector<'_>], rows: usize) -> Option<EncodedKeys> {
             Data::F32(values) => place!(values, canonical_f32),
             Data::F64(values) => place!(values, canonical_f64),
             Data::I128(values) => place!(values, |v: i128| v),
-            Data::Str(_) => return None,
+            Data::Str(_) | Data::Bytes(_) => return None,
         }
         at += 1 + width;
     }
@@ -152,6 +153,7 @@ fn encode_value(column: &Vector<'_>, row: usize, bytes: &mut Vec<u8>) {
             bytes.extend((values[row].len() as u32).to_le_bytes());
             bytes.extend(values[row].as_bytes());
         }
+        Data::Bytes(values) => bytes.extend(values[row]),
     }
 }
 

@@ -33,6 +33,7 @@ pub mod column_in;
 pub mod compare;
 pub mod convert;
 pub mod decimal;
+pub mod distance;
 pub mod fault;
 pub mod function;
 pub mod group_keys;

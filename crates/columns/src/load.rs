@@ -258,6 +258,11 @@ impl<'a> Column<'a> {
                 None => self.plain(rows),
             }),
             (Repr::Bool, _) => Data::Bool(unpack_bits(self.view.values, rows).into()),
+            (Repr::Bytes(width), _) => {
+                let mut values = Vec::with_capacity(rows.len());
+                rows.for_each(|row| values.push(&self.view.values[row * width..][..*width]));
+                Data::Bytes(values)
+            }
             (Repr::Code(_), Encoding::Dictionary { code_bytes }) => {
                 return self.codes(*code_bytes, rows, validity);
             }

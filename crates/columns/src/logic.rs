@@ -160,5 +160,9 @@ fn scatter_data<'a>(into: &mut Data<'a>, from: &Data<'a>, rows: &[u32]) -> bool 
         rows.iter().zip(from).for_each(|(&row, &text)| into[row as usize] = text);
         return true;
     }
+    if let (Data::Bytes(into), Data::Bytes(from)) = (&mut *into, from) {
+        rows.iter().zip(from).for_each(|(&row, &bytes)| into[row as usize] = bytes);
+        return true;
+    }
     scatter_variants!(into, from, rows, Bool, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64, I128)
 }

@@ -14,6 +14,9 @@ pub struct Dictionary {
     pub values: StringArray,
 }
 
+/// Most bytes of a value that is held as bytes.
+pub const BYTES_MAX: usize = 1 << 16;
+
 /// How a value is held while a pipeline runs.
 #[derive(Clone, Debug)]
 pub enum Repr {
@@ -43,6 +46,8 @@ pub enum Repr {
     I128,
     /// Text by bytes.
     Str,
+    /// So many bytes.
+    Bytes(usize),
     /// Text as `i32` code of a sorted dictionary: order and equality of codes are those of
     /// the texts, within one dictionary.
     Code(Arc<Dictionary>),
@@ -66,19 +71,24 @@ impl Repr {
             DataType::Float64 => Self::F64,
             DataType::Decimal128 { .. } => Self::I128,
             DataType::Utf8 => Self::Str,
-            DataType::Binary | DataType::FixedBinary(_) => return None,
+            DataType::FixedBinary(_) | DataType::FloatList { .. } => {
+                Self::Bytes(data_type.plain_width_bytes().filter(|bytes| *bytes <= BYTES_MAX)?)
+            }
+            DataType::Binary => return None,
         })
     }
 
     /// Whether values are integers that fit 64 bits signed (codes and truth values included).
     pub fn is_integer_like(&self) -> bool {
-        !matches!(self, Self::U64 | Self::F32 | Self::F64 | Self::I128 | Self::Str)
+        use Repr::{Bytes, F32, F64, I128, Str, U64};
+        !matches!(self, U64 | F32 | F64 | I128 | Str | Bytes(_))
     }
 
     /// Whether two registers can be compared as they are held.
     pub fn same_as(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Code(a), Self::Code(b)) => Arc::ptr_eq(a, b),
+            (Self::Bytes(a), Self::Bytes(b)) => a == b,
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }
     }

@@ -32,6 +32,8 @@ pub enum Data<'a> {
     I128(Cow<'a, [i128]>),
     /// Text. (A `Cow` of references would make the whole type invariant.)
     Str(Vec<&'a str>),
+    /// Bytes of one length, and the floats of vectors.
+    Bytes(Vec<&'a [u8]>),
 }
 
 /// Runs one expression for whichever element type the data has.
@@ -51,6 +53,7 @@ macro_rules! with_data {
             $crate::vector::Data::F64($values) => $body,
             $crate::vector::Data::I128($values) => $body,
             $crate::vector::Data::Str($values) => $body,
+            $crate::vector::Data::Bytes($values) => $body,
         }
     };
 }
@@ -74,6 +77,7 @@ macro_rules! map_data {
             Data::F64($values) => Data::F64(($body).into()),
             Data::I128($values) => Data::I128(($body).into()),
             Data::Str($values) => Data::Str(($body).into()),
+            Data::Bytes($values) => Data::Bytes(($body).into()),
         }
     }};
 }

@@ -16,6 +16,13 @@ constexpr u64 LONG_TEXT = 255;
 HR_DEVICE u32 float_key(f32 value) { return value != value ? 0x7fc00000u : bits_as<u32>(value + 0.0f); }
 HR_DEVICE u64 float_key(f64 value) { return value != value ? 0x7ff8000000000000ull : bits_as<u64>(value + 0.0); }
 
+// As a number that orders as floats do, NaN above all others.
+HR_DEVICE i64 float_order(f64 value)
+{
+    const u64 bits = float_key(value);
+    return bits >> 63 ? i64(~bits ^ 1ull << 63) : i64(bits);
+}
+
 HR_DEVICE u64 text_hash(const Text& text)
 {
     u64 hash = text.bytes;

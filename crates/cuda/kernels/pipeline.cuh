@@ -4,6 +4,7 @@
 #include "headrace/load.cuh"
 #include "headrace/search.cuh"
 #include "headrace/text.cuh"
+#include "headrace/distance.cuh"
 #include "headrace/arithmetic.cuh"
 #include "headrace/calendar.cuh"
 #include "headrace/probe.cuh"

@@ -92,7 +92,9 @@ pub(crate) fn data_of(repr: &Repr, bytes: &[u8], rows: usize) -> Result<Data<'st
         Repr::F32 => Data::F32(values!(f32)),
         Repr::F64 => Data::F64(values!(f64)),
         Repr::I128 => Data::I128(values!(i128)),
-        Repr::Str => return Err(ExecError::Internal("text without its bytes".into())),
+        Repr::Str | Repr::Bytes(_) => {
+            return Err(ExecError::Internal("text without its bytes".into()));
+        }
     })
 }
 

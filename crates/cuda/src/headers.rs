@@ -1,11 +1,12 @@
 //! What every kernel is compiled with.
 
 /// Headers that generated sources include, by name.
-pub const HEADERS: [(&str, &str); 13] = [
+pub const HEADERS: [(&str, &str); 14] = [
     ("headrace/types.cuh", include_str!("../kernels/types.cuh")),
     ("headrace/load.cuh", include_str!("../kernels/load.cuh")),
     ("headrace/text.cuh", include_str!("../kernels/text.cuh")),
     ("headrace/search.cuh", include_str!("../kernels/search.cuh")),
+    ("headrace/distance.cuh", include_str!("../kernels/distance.cuh")),
     ("headrace/arithmetic.cuh", include_str!("../kernels/arithmetic.cuh")),
     ("headrace/calendar.cuh", include_str!("../kernels/calendar.cuh")),
     ("headrace/probe.cuh", include_str!("../kernels/probe.cuh")),

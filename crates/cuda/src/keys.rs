@@ -47,6 +47,11 @@ impl KeyLayout {
     /// Keys of too many bytes.
     pub(crate) fn of(keys: &[(&Repr, bool)], whose: &str) -> Result<Self, WhyNot> {
         let texts = keys.iter().filter(|(repr, _)| matches!(repr, Repr::Str)).count();
+        if keys.iter().any(|(repr, _)| matches!(repr, Repr::Bytes(_))) {
+            return Err(WhyNot::new(format!(
+                "the CUDA processor takes no bytes as keys of {whose}"
+            )));
+        }
         let (mut text_at, mut at) = (0, texts * TEXT_KEY_BYTES);
         let mut parts = Vec::with_capacity(keys.len());
         for &(repr, nullable) in keys {
@@ -84,5 +89,6 @@ pub(crate) fn fixed_bytes(repr: &Repr) -> Option<usize> {
         Repr::I64 | Repr::U64 | Repr::F64 => 8,
         Repr::I128 => 16,
         Repr::Str => return None,
+        Repr::Bytes(width) => *width,
     })
 }

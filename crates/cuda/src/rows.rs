@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use arrow_array::RecordBatch;
 use headrace_columns::ColumnError;
 use headrace_columns::column::{arrow_field, vector_array};
+use headrace_columns::convert::null_bytes;
 use headrace_columns::memory::{Hold, reserve};
 use headrace_columns::repr::Repr;
 use headrace_columns::vector::{Data, Vector};
@@ -411,18 +412,28 @@ pub struct Downloaded<'a> {
 
 impl<'a> Downloaded<'a> {
     fn data(&self, field: &Field, expr: &BoundExpr, rows: usize) -> Result<Data<'a>, ExecError> {
-        if !matches!(expr.repr, Repr::Str) {
+        if !matches!(expr.repr, Repr::Str | Repr::Bytes(_)) {
             return data_of(&expr.repr, self.values, rows);
         }
         let corrupt = |cause: &str| ColumnError::Corrupt {
             column: field.name.clone(),
             cause: cause.to_string(),
         };
-        let text = |text: Option<&'a [u8]>| {
-            let text = text.ok_or_else(|| corrupt("texts that break off"))?;
-            std::str::from_utf8(text).map_err(|_| corrupt("a text is not UTF-8"))
-        };
         let texts = cut(self.texts, text_lengths(self.values).take(rows));
+        let texts = texts.map(|text| text.ok_or_else(|| corrupt("texts that break off")));
+        if let Repr::Bytes(width) = expr.repr {
+            // A NULL may come without.
+            let null = null_bytes(width)?;
+            let bytes = texts.enumerate().map(|(row, bytes)| match (bytes?, self.validity) {
+                (bytes, _) if bytes.len() == width => Ok(bytes),
+                (_, Some(valid)) if valid[row] == 0 => Ok(null),
+                _ => Err(corrupt("bytes of another length")),
+            });
+            return Ok(Data::Bytes(bytes.collect::<Result<_, ColumnError>>()?));
+        }
+        let text = |text: Result<&'a [u8], ColumnError>| {
+            std::str::from_utf8(text?).map_err(|_| corrupt("a text is not UTF-8"))
+        };
         Ok(Data::Str(texts.map(text).collect::<Result<_, ColumnError>>()?))
     }
 }

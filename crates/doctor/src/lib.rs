@@ -19,6 +19,7 @@
 //! * The parts of a report (a [`Finding`] with its [`Level`], [`Counts`], [`Known`], [`Report`]) are independent
 //!   of the subject: the doctor of a PostgreSQL server uses them too.
 //!
+//! [`gds`] is a table of the same facts: what is here of GPUDirect Storage.
 //! [`gpus`] lists the GPUs alone, with the same facts. [`system`] has the machine facts that only the doctor
 //! needs; shared ones are in `headrace_io::system`.
 //!
@@ -32,6 +33,7 @@
 mod access;
 mod facts;
 mod finding;
+mod gds;
 mod gpu;
 pub mod gpus;
 mod judge;
@@ -54,6 +56,7 @@ pub use facts::{
     Way,
 };
 pub use finding::{Counts, Finding, Level};
+pub use gds::{Gds, GdsRow, GdsWay, Met, gds, render_gds};
 pub use options::{Options, ProgressSink};
 pub use render::{render, render_judged};
 

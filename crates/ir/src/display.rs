@@ -18,6 +18,9 @@ impl fmt::Display for DataType {
         match self {
             Self::Decimal128 { precision, scale } => write!(f, "decimal({precision},{scale})"),
             Self::FixedBinary(bytes) => write!(f, "binary({bytes})"),
+            Self::FloatList { item_bytes, items } => {
+                write!(f, "float{}[{items}]", 8 * u32::from(*item_bytes))
+            }
             Self::Timestamp { unit, timezone: Some(zone) } => {
                 write!(f, "timestamp({unit:?}, {zone})")
             }

@@ -24,8 +24,19 @@ pub enum Function {
     DateTrunc(DatePart),
     /// `abs`: an overflow for the smallest signed integer.
     Abs,
-    /// `bit_count`: ones among the bits of an integer; a negative one is its two's complement.
+    /// `bit_count`: ones among the bits of an integer, or of bytes; a negative integer is its two's complement.
     BitCount,
+    /// `hamming_distance`: bits that differ between bytes of one length.
+    HammingDistance,
+    /// `tanimoto`: bits that both have, of those that either has; 1 where neither has any (Jaccard's index of the sets of
+    /// bits).
+    Tanimoto,
+    /// `dot`: the sum of the products of two vectors' floats, as the columns' `distance` adds it up.
+    Dot,
+    /// `l2_distance`: the root of the sum of the squared differences.
+    L2Distance,
+    /// `cosine_distance`: 1 less the cosine of the angle between two vectors; NaN where one has no length.
+    CosineDistance,
     /// `floor`: the largest whole number that is not larger, in the argument's type; a decimal
     /// of which that has too many digits is an overflow.
     Floor,
@@ -230,6 +241,7 @@ impl Function {
             (Self::BitCount, integer) if integer.is_integer() => {
                 of(&DataType::Int64, false, false, false)
             }
+            (Self::BitCount, DataType::FixedBinary(_)) => of(&DataType::Int64, false, false, false),
             (Self::Floor | Self::Ceil, Decimal128 { scale, .. }) => {
                 of(argument, *scale > 0, false, true)
             }
@@ -261,7 +273,7 @@ impl Function {
 
     /// The same of several arguments.
     fn of_several(self, arguments: &[DataType]) -> Option<Signature> {
-        use DataType::{Binary, Bool, Date32, Int32, Timestamp, Utf8};
+        use DataType::{Binary, Bool, Date32, FixedBinary, Float64, Int32, Int64, Timestamp, Utf8};
         let unit = TimeUnit::Microsecond;
         let of = |result, can_fail| {
             Some(Signature { result, can_fail, may_be_null: false, is_monotone: false })
@@ -293,6 +305,12 @@ impl Function {
                 let (can_fail, may_be_null) = (false, unmatched == Unmatched::Null);
                 Some(Signature { result: Utf8, can_fail, may_be_null, is_monotone: false })
             }
+            (Self::HammingDistance, [FixedBinary(a), FixedBinary(b)]) if a == b => of(Int64, false),
+            (Self::Tanimoto, [FixedBinary(a), FixedBinary(b)]) if a == b => of(Float64, false),
+            (
+                Self::Dot | Self::L2Distance | Self::CosineDistance,
+                [a @ DataType::FloatList { .. }, b],
+            ) if a == b => of(Float64, false),
             (Self::Concat, texts) if !texts.is_empty() => {
                 texts.iter().all(|text| *text == Utf8).then(|| of(Utf8, false))?
             }
@@ -307,6 +325,11 @@ impl Function {
             Self::DateTrunc(_) => "date_trunc",
             Self::Abs => "abs",
             Self::BitCount => "bit_count",
+            Self::HammingDistance => "hamming_distance",
+            Self::Tanimoto => "tanimoto",
+            Self::Dot => "dot",
+            Self::L2Distance => "l2_distance",
+            Self::CosineDistance => "cosine_distance",
             Self::Floor => "floor",
             Self::Ceil => "ceil",
             Self::Round(_) => "round",

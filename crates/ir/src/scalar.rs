@@ -64,7 +64,10 @@ impl Scalar {
             | (Value::Bool(_), DataType::Bool)
             | (Value::Utf8(_), DataType::Utf8)
             | (Value::Binary(_), DataType::Binary) => true,
-            (Value::Binary(bytes), DataType::FixedBinary(width)) => bytes.len() == *width as usize,
+            (
+                Value::Binary(bytes),
+                fixed @ (DataType::FixedBinary(_) | DataType::FloatList { .. }),
+            ) => fixed.plain_width_bytes() == Some(bytes.len()),
             (Value::Float(_), data_type) => data_type.is_float(),
             (Value::Int(value), DataType::UInt64) => u64::try_from(*value).is_ok(),
             (Value::Int(unscaled), DataType::Decimal128 { precision, .. }) => {

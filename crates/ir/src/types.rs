@@ -65,8 +65,16 @@ pub enum DataType {
     Utf8,
     /// Bytes of any length.
     Binary,
-    /// Bytes of one length.
+    /// Bytes of one length, such as fingerprints.
     FixedBinary(u32),
+    /// So many floats of one width, none of them NULL: a vector. A constant of it is [`Value::Binary`](crate::Value),
+    /// its floats little-endian one after the other.
+    FloatList {
+        /// Bytes a float, 4 or 8.
+        item_bytes: u8,
+        /// Floats a value.
+        items: u32,
+    },
 }
 
 impl DataType {
@@ -104,6 +112,7 @@ impl DataType {
             | Self::Timestamp { .. } => 8,
             Self::Decimal128 { .. } => 16,
             Self::FixedBinary(bytes) => *bytes as usize,
+            Self::FloatList { item_bytes, items } => usize::from(*item_bytes) * *items as usize,
             Self::Bool | Self::Utf8 | Self::Binary => return None,
         })
     }

@@ -107,6 +107,24 @@ fn no_repr(data_type: &DataType, name: &str) -> WhyNot {
     WhyNot::new(format!("columns of type {data_type} are not built yet ({name})"))
 }
 
+/// Bytes are not taken for this.
+fn no_bytes(what: &str, expr: &BoundExpr) -> Result<(), WhyNot> {
+    match expr.repr {
+        Repr::Bytes(_) => {
+            Err(WhyNot::new(format!("{what} {} are not built yet ({})", expr.data_type, expr.text)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Vectors have no order, and equal ones need not have equal bytes.
+fn ordered(expr: &BoundExpr) -> Result<(), WhyNot> {
+    match expr.data_type {
+        DataType::FloatList { .. } => no_bytes("comparisons of", expr),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn source_register(
     field: &Field,
     column: &SourceColumn,
@@ -202,22 +220,29 @@ impl Binder {
             Sink::Rows { columns, limit } => {
                 Ok(BoundSink::Rows { columns: self.outputs(columns)?, limit: *limit })
             }
-            Sink::Sorted { columns, order, limit } => Ok(BoundSink::Sorted {
-                columns: self.outputs(columns)?,
-                order: order.clone(),
-                limit: *limit,
-            }),
+            Sink::Sorted { columns, order, limit } => {
+                let columns = self.outputs(columns)?;
+                let keys = order.iter().filter_map(|key| columns.get(key.column));
+                keys.into_iter().try_for_each(|(_, key)| ordered(key))?;
+                Ok(BoundSink::Sorted { columns, order: order.clone(), limit: *limit })
+            }
             // Whoever runs the stage sorts the rows.
             Sink::Windows(windows) => {
-                Ok(BoundSink::Rows { columns: self.outputs(&windows.columns)?, limit: None })
+                let columns = self.outputs(&windows.columns)?;
+                columns.iter().try_for_each(|(_, column)| no_bytes("windows over", column))?;
+                Ok(BoundSink::Rows { columns, limit: None })
             }
             // Whoever runs the stage divides the rows.
             Sink::Partition { keys, payload } => {
-                let columns = keys.iter().chain(payload);
-                Ok(BoundSink::Rows { columns: self.outputs(columns)?, limit: None })
+                let columns = self.outputs(keys.iter().chain(payload))?;
+                columns.iter().try_for_each(|(_, column)| no_bytes("joins of", column))?;
+                Ok(BoundSink::Rows { columns, limit: None })
             }
             Sink::Build { keys, payload } => {
-                Ok(BoundSink::Build { keys: self.outputs(keys)?, payload: self.outputs(payload)? })
+                let (keys, payload) = (self.outputs(keys)?, self.outputs(payload)?);
+                let mut columns = keys.iter().chain(&payload);
+                columns.try_for_each(|(_, column)| no_bytes("joins of", column))?;
+                Ok(BoundSink::Build { keys, payload })
             }
         }
     }

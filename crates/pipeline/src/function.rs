@@ -42,7 +42,10 @@ pub(crate) fn range(
             }
             _ => all,
         },
-        Function::BitCount => within(0, 64),
+        Function::BitCount | Function::HammingDistance => match argument.plain_width_bytes() {
+            Some(bytes) => within(0, 8 * bytes as i64),
+            None => all,
+        },
         Function::CharacterLength | Function::OctetLength | Function::Position => {
             within(0, i32::MAX.into())
         }

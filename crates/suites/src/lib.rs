@@ -1,7 +1,8 @@
 //! Benchmark suites: data of any scale, straight into Arrow files, and their queries.
 //!
 //! [`ssb`] is the Star Schema Benchmark, [`tpch`] is TPC-H, [`tpcds`] is TPC-DS, [`clickbench`] is
-//! ClickBench's one wide table; each describes its data.
+//! ClickBench's one wide table, [`similarity`] searches for the nearest of fingerprints and vectors; each describes its
+//! data.
 //!
 //! # How data flow
 //!
@@ -34,6 +35,7 @@ mod generate;
 mod line_count;
 mod manifest;
 mod random;
+pub mod similarity;
 pub mod ssb;
 mod suite;
 pub mod tpcds;

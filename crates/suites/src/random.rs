@@ -30,6 +30,8 @@ pub(crate) enum Purpose {
     HitUser = 15,
     HitTitle = 16,
     HitPhrase = 17,
+    Compound = 18,
+    CompoundFamily = 19,
 }
 
 /// A sequence of independent 64-bit draws with random access.

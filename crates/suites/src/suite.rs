@@ -1,8 +1,8 @@
 //! The benchmark suites and their differences.
 
-use crate::{SuiteError, clickbench, ssb, tpcds, tpch, write::TableGenerator};
+use crate::{SuiteError, clickbench, similarity, ssb, tpcds, tpch, write::TableGenerator};
 
-/// The smallest scale factor of a suite: 1,500 orders, 1,000 hits, or 240 tickets of a store.
+/// The smallest scale factor of a suite: 1,500 orders, 1,000 hits or compounds, or 240 tickets of a store.
 pub const SCALE_MIN: f64 = 0.001;
 /// The largest scale factor of a suite: about 60 thousand million rows of the fact table, or 10, or 29.
 pub const SCALE_MAX: f64 = 10_000.0;
@@ -24,6 +24,8 @@ pub enum Suite {
     Tpcds,
     /// ClickBench ([`clickbench`]).
     ClickBench,
+    /// Similarity search ([`similarity`]).
+    Similarity,
 }
 
 /// One query of a suite.
@@ -78,6 +80,7 @@ impl Suite {
             Self::Tpch => "tpch",
             Self::Tpcds => "tpcds",
             Self::ClickBench => "clickbench",
+            Self::Similarity => "similarity",
         }
     }
 
@@ -88,6 +91,7 @@ impl Suite {
             Self::Tpch => "TPC-H",
             Self::Tpcds => "TPC-DS",
             Self::ClickBench => "ClickBench",
+            Self::Similarity => "Similarity search",
         }
     }
 
@@ -107,6 +111,7 @@ impl Suite {
                 "catalog_sales", "store_returns", "store_sales",
             ],
             Self::ClickBench => &["hits"],
+            Self::Similarity => &["embedding", "compound"],
         }
     }
 
@@ -121,7 +126,7 @@ impl Suite {
         match self {
             Self::Ssb | Self::Tpch => 6e6,
             Self::Tpcds => 2.88e6,
-            Self::ClickBench => 1e6,
+            Self::ClickBench | Self::Similarity => 1e6,
         }
     }
 
@@ -132,6 +137,7 @@ impl Suite {
             Self::Tpch => &tpch::QUERIES,
             Self::Tpcds => &tpcds::QUERIES,
             Self::ClickBench => &clickbench::QUERIES,
+            Self::Similarity => &similarity::QUERIES,
         }
     }
 
@@ -152,13 +158,14 @@ impl Suite {
             Self::Tpch => tpch::DATA_VERSION,
             Self::Tpcds => tpcds::DATA_VERSION,
             Self::ClickBench => clickbench::DATA_VERSION,
+            Self::Similarity => similarity::DATA_VERSION,
         }
     }
 
     /// The seed of the data, if they depend on one.
     pub(crate) const fn seed(self, seed: u64) -> Option<u64> {
         match self {
-            Self::Ssb | Self::ClickBench => Some(seed),
+            Self::Ssb | Self::ClickBench | Self::Similarity => Some(seed),
             Self::Tpch | Self::Tpcds => None,
         }
     }
@@ -174,6 +181,7 @@ impl Suite {
             Self::Tpch => tpch::tables(scale),
             Self::Tpcds => tpcds::tables(scale),
             Self::ClickBench => Ok(vec![Box::new(clickbench::Hits::new(scale, seed)?)]),
+            Self::Similarity => similarity::tables(scale, seed),
         }
     }
 }

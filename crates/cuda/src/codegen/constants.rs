@@ -21,8 +21,10 @@ impl Generator<'_> {
 
     /// A constant that is not NULL, in a representation.
     pub(super) fn literal(&mut self, scalar: &Scalar, repr: &Repr, wish: &str) -> Result<String> {
-        if let (Constant::Utf8(text), Repr::Str) = (&scalar.value, repr) {
-            return self.text_literal(text, wish);
+        match (&scalar.value, repr) {
+            (Constant::Utf8(text), Repr::Str) => return self.bytes_literal(text.as_bytes(), wish),
+            (Constant::Binary(bytes), Repr::Bytes(_)) => return self.bytes_literal(bytes, wish),
+            _ => {}
         }
         if self.constants.len() >= CONSTANTS_MAX || matches!(repr, Repr::Bool) {
             return literal(scalar, repr);

@@ -256,7 +256,7 @@ impl Generator<'_> {
                 CompareOp::Gt => format!("hr::less({b}, {a})"),
                 CompareOp::Ge => format!("!hr::less({a}, {b})"),
             }
-        } else if matches!(left.repr, Repr::Str) {
+        } else if matches!(left.repr, Repr::Str | Repr::Bytes(_)) {
             compare_texts(op, &l.code, &r.code)
         } else if matches!(left.repr, Repr::I128) && ls != rs {
             let scale = ls.max(rs);
@@ -338,7 +338,7 @@ impl Generator<'_> {
         if list.is_empty() {
             return Ok("false".into());
         }
-        if matches!(value.repr, Repr::Str) {
+        if matches!(value.repr, Repr::Str | Repr::Bytes(_)) {
             return self.text_member(code, list);
         }
         let kind = c_type(&value.repr)?;

@@ -32,6 +32,11 @@ impl Generator<'_> {
         {
             return self.text_call(expr, function, arguments);
         }
+        if let ([left, right], Some(name)) = (arguments, distance(function, arguments)) {
+            let (left, right) = (self.value(left)?, self.value(right)?);
+            let null = self.either_null(&left, &right);
+            return Ok(Value { code: format!("hr::{name}({}, {})", left.code, right.code), null });
+        }
         let [argument] = arguments else {
             return refuse(format!("{} of {} arguments", function.name(), arguments.len()));
         };
@@ -64,6 +69,7 @@ impl Generator<'_> {
                 };
                 self.checked(expr, kind, &value.null, call)
             }
+            (Function::BitCount, Repr::Bytes(_)) => known(format!("hr::ones({})", value.code)),
             (Function::BitCount, repr) => {
                 known(format!("hr::bit_count<{}>({})", c_type(repr)?, value.code))
             }
@@ -180,6 +186,23 @@ impl Generator<'_> {
             format!("hr::multiply_checked<i64>({first}, {day_ticks}, &{result})")
         };
         self.checked(expr, "i64", &value.null, call)
+    }
+}
+
+/// What compares two values of one length.
+fn distance(function: Function, arguments: &[BoundExpr]) -> Option<String> {
+    let float = match arguments.first()?.data_type {
+        DataType::FloatList { item_bytes: 4, .. } => "<f32>",
+        DataType::FloatList { .. } => "<f64>",
+        _ => "",
+    };
+    match function {
+        Function::HammingDistance
+        | Function::Tanimoto
+        | Function::Dot
+        | Function::L2Distance
+        | Function::CosineDistance => Some(format!("{}{float}", function.name())),
+        _ => None,
     }
 }
 

@@ -49,6 +49,9 @@ impl Generator<'_> {
         if matches!(repr, Repr::Str) {
             return self.load_texts(register, name, form);
         }
+        if let Repr::Bytes(width) = repr {
+            return self.load_bytes(register, name, (form, width));
+        }
         let values = self.segment_field(SegmentField::Values(register), &name);
         match (form, &repr) {
             (ColumnForm::Plain, repr) if !matches!(repr, Repr::Bool) => {

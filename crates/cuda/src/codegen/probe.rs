@@ -404,7 +404,7 @@ impl Generator<'_> {
             }
             Repr::U32 if fits(0, i64::from(u32::MAX)) => ("u32", format!("u32({code})")),
             Repr::U64 | Repr::Bool => ("u64", format!("u64({code})")),
-            Repr::F32 | Repr::F64 | Repr::I128 | Repr::Str => {
+            Repr::F32 | Repr::F64 | Repr::I128 | Repr::Str | Repr::Bytes(_) => {
                 return refuse("an index over this type of key");
             }
             _ => ("u64", format!("u64(i64({code}))")),

@@ -251,6 +251,7 @@ impl Generator<'_> {
             Repr::Str => "hr::first_bytes",
             // Half of its values are no i64.
             Repr::U64 => return Ok(()),
+            Repr::F32 | Repr::F64 => "hr::float_order",
             repr if is_integer(repr) => "i64",
             _ => return Ok(()),
         };

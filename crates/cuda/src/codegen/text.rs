@@ -128,13 +128,14 @@ pub fn c_type(repr: &Repr) -> Result<&'static str, WhyNot> {
         Repr::F32 => "f32",
         Repr::F64 => "f64",
         Repr::I128 => "i128",
-        Repr::Str => "hr::Text",
+        Repr::Str | Repr::Bytes(_) => "hr::Text",
     })
 }
 
 /// Whether a representation is an integer of at most 64 bits (codes included, bool not).
 pub fn is_integer(repr: &Repr) -> bool {
-    !matches!(repr, Repr::Bool | Repr::F32 | Repr::F64 | Repr::I128 | Repr::Str)
+    use Repr::{Bool, Bytes, F32, F64, I128, Str};
+    !matches!(repr, Bool | F32 | F64 | I128 | Str | Bytes(_))
 }
 
 /// Whether a representation is a float.
@@ -250,7 +251,7 @@ pub fn key_bits(repr: &Repr, code: &str) -> Option<String> {
         Repr::I128 => format!("u128({code})"),
         Repr::F32 => format!("hr::float_key(f32({code}))"),
         Repr::F64 => format!("hr::float_key(f64({code}))"),
-        Repr::Str => return None,
+        Repr::Str | Repr::Bytes(_) => return None,
     })
 }
 

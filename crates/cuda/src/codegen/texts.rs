@@ -56,13 +56,33 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// A constant text.
-    pub(super) fn text_literal(&mut self, text: &str, wish: &str) -> Result<String> {
+    /// Finds the bytes of rows, each of which has as many.
+    pub(super) fn load_bytes(
+        &mut self,
+        register: usize,
+        name: String,
+        (form, width): (ColumnForm, usize),
+    ) -> Result<()> {
+        let column = &self.bound.registers[register].name;
+        if form != ColumnForm::Plain {
+            return refuse(format!("column {column} is bytes that lie in an unexpected way"));
+        }
+        let values = self.segment_field(SegmentField::Values(register), &name);
+        let width = self.constant(width as u64, "u32", &format!("{name}_width"));
+        self.body.line(format!("hr::Text {name}[ROWS];"));
+        self.body.line(format!("hr::load_bytes({name}, {values}, {width}, row, rows);"));
+        let valid = self.load_validity(register, &name)?;
+        self.held[register] = Held::Array { name, valid };
+        Ok(())
+    }
+
+    /// A constant text, or constant bytes.
+    pub(super) fn bytes_literal(&mut self, text: &[u8], wish: &str) -> Result<String> {
         if self.constants.len() + self.tables.len() + 2 > CONSTANTS_MAX {
             return refuse("more texts than a kernel has parameters for");
         }
         let length = self.constant(text.len() as u64, "u32", &format!("{wish}_bytes"));
-        let bytes = self.table(text.as_bytes().to_vec(), "const u8*", wish);
+        let bytes = self.table(text.to_vec(), "const u8*", wish);
         Ok(format!("hr::Text({bytes}, {length})"))
     }
 

@@ -72,6 +72,10 @@ pub fn fields() -> Vec<Field> {
         f("w", DataType::Date32, true),
         f("m", moment(TimeUnit::Millisecond), true),
         f("n", moment(TimeUnit::Nanosecond), false),
+        f("p", DataType::FixedBinary(32), true),
+        f("q", DataType::FixedBinary(7), false),
+        f("v", DataType::FloatList { item_bytes: 4, items: 12 }, true),
+        f("z", DataType::FloatList { item_bytes: 8, items: 5 }, true),
     ]
 }
 
@@ -391,6 +395,11 @@ fn push_value(random: &mut Random, name: &str, to: &mut Vec<u8>) {
             };
             to.extend(moment.to_le_bytes());
         }
+        "p" => to.extend((0..4).flat_map(|_| random.next().to_le_bytes())),
+        "q" => to.extend(&random.next().to_le_bytes()[..7]),
+        // Not exact: the order of additions shows.
+        "v" => to.extend((0..12).flat_map(|_| (random.next() as i32 as f32 / 1e7).to_le_bytes())),
+        "z" => to.extend((0..5).flat_map(|_| (random.next() as i64 as f64 / 1e17).to_le_bytes())),
         other => panic!("column {other}"),
     }
 }

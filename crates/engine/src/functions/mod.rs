@@ -8,6 +8,7 @@
 //! - [`formats`], [`patterns`], [`numerals`], [`printf`]: what moments, numbers and texts look like.
 //! - [`choices`]: texts beside moments.
 //! - [`operators`]: intervals times numbers, and parts of JSON.
+//! - [`distances`]: how alike fingerprints and vectors are.
 //! - [`counts`], [`products`]: aggregates; [`series`]: tables.
 //! - [`folds`], [`maps`]: lists as one value, and as maps.
 //! - [`about`]: what a session and its values are.
@@ -23,6 +24,7 @@ mod calls;
 mod choices;
 mod counts;
 pub(crate) mod dates;
+mod distances;
 mod folds;
 mod formats;
 mod json;
@@ -57,6 +59,7 @@ use headrace_io::MemoryBudget;
 use crate::fixes::{array_agg_views, far_moments, sliding_variances};
 use bounded::Bounded;
 pub use calls::spell_out;
+pub use distances::function_of;
 pub use rows::name_of;
 pub use table::{Entry, page, sections};
 pub(crate) use templates::fill;
@@ -82,7 +85,7 @@ pub fn register(context: &SessionContext, budget: &Arc<MemoryBudget>) -> Result<
     for function in of_rows.into_iter().flatten() {
         context.register_udf(function.function());
     }
-    for function in about::functions() {
+    for function in about::functions().chain(distances::functions()) {
         context.register_udf(function);
     }
     for function in counts::functions().chain([products::function(), array_agg_views::array_agg()])

@@ -7,7 +7,6 @@ use super::rows::{Definition, Row, Value, int, strict};
 
 /// The functions.
 pub const FUNCTIONS: &[Definition] = &[
-    strict("bit_count", &[&[Int]], Int, |row| int(row.int(0).count_ones())),
     strict("even", &[&[Float]], Float, |row| {
         let half = row.float(0) / 2.0;
         float(2.0 * if half < 0.0 { half.floor() } else { half.ceil() })

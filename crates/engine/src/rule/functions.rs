@@ -28,7 +28,7 @@ use headrace_pipeline::WhyNot;
 use super::regex;
 use super::translate::{Translator, compare};
 use super::types::scalar;
-use crate::functions::{name_of, own};
+use crate::functions::{function_of, name_of, own};
 use crate::semantics::Rint;
 
 impl Translator<'_> {
@@ -126,6 +126,11 @@ impl Translator<'_> {
                 let arguments = [text, from, to].map(|argument| self.translate(argument));
                 (Function::Replace, arguments.into_iter().collect::<Result<_, _>>()?)
             }
+            [one, other] if let Some(function) = function_of(called.as_ref()) => {
+                let (one, other) = (self.translate(one)?, self.translate(other)?);
+                let (left, right) = (one.data_type(), other.data_type());
+                (function, vec![as_fixed(one, &right), as_fixed(other, &left)])
+            }
             [_, ..] if called.is::<ConcatFunc>() => {
                 let part = |argument| self.translate(argument).map(or_nothing);
                 (Function::Concat, arguments.iter().map(part).collect::<Result<_, _>>()?)
@@ -184,6 +189,10 @@ impl Translator<'_> {
         other: &Arc<dyn PhysicalExpr>,
     ) -> Result<Expr, WhyNot> {
         let (value, other) = (self.translate(value)?, self.translate(other)?);
+        let is_null = matches!(&other, Expr::Literal(scalar) if scalar.is_null());
+        if is_null && value.nullable() {
+            return Ok(value);
+        }
         let data_type = value.data_type();
         let null = Expr::Literal(Scalar::null(data_type.clone()));
         let is_other = compare(CompareOp::Eq, value.clone(), other)?;
@@ -211,6 +220,19 @@ impl Translator<'_> {
             }
             _ => self.result_type(expr),
         }
+    }
+}
+
+/// Constant bytes of a length that all bytes of a type have are of that type.
+fn as_fixed(constant: Expr, of: &DataType) -> Expr {
+    match (constant, of) {
+        (
+            Expr::Literal(Scalar { value: Value::Binary(bytes), .. }),
+            DataType::FixedBinary(width),
+        ) if bytes.len() == *width as usize => {
+            Expr::Literal(Scalar::new(of.clone(), Value::Binary(bytes)))
+        }
+        (constant, _) => constant,
     }
 }
 
@@ -262,8 +284,8 @@ fn ir_function(function: &ScalarFunctionExpr) -> Option<(Function, &Arc<dyn Phys
         [argument] => {
             let called = if implementation.is::<AbsFunc>() {
                 Function::Abs
-            } else if name_of(implementation.as_ref()) == Some("bit_count") {
-                Function::BitCount
+            } else if let Some(function) = function_of(implementation.as_ref()) {
+                function
             } else if implementation.is::<FloorFunc>() {
                 Function::Floor
             } else if implementation.is::<CeilFunc>() {

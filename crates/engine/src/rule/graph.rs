@@ -185,6 +185,16 @@ impl Mark {
     }
 }
 
+fn not_list(field: Field) -> Result<Field, WhyNot> {
+    match field.data_type {
+        DataType::FloatList { .. } => Err(WhyNot::new(format!(
+            "column {}: lists are read from Arrow files alone",
+            field.name
+        ))),
+        _ => Ok(field),
+    }
+}
+
 impl Graph {
     /// Without any leaf.
     pub fn new(slots_bytes: u64) -> Self {
@@ -210,6 +220,11 @@ impl Graph {
     ) -> Vec<InputColumn> {
         let first = self.next_register;
         self.next_register += columns.len();
+        // Of rows that come once nobody knows beforehand whether a list has NULL for an item.
+        let columns: Vec<_> = match rows {
+            Ok(_) => columns,
+            Err(_) => columns.into_iter().map(|column| column.and_then(not_list)).collect(),
+        };
         let exprs = columns
             .iter()
             .enumerate()

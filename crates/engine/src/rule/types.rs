@@ -1,6 +1,7 @@
 //! Constants as the IR has them.
 
-use datafusion::arrow::datatypes::DataType as ArrowType;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray};
+use datafusion::arrow::datatypes::{DataType as ArrowType, Float32Type, Float64Type};
 use datafusion::common::ScalarValue;
 use headrace_format::arrow::ir_type;
 use headrace_ir::{Scalar, Value};
@@ -50,8 +51,19 @@ fn scalar_value(value: &ScalarValue) -> Option<Value> {
         | ScalarValue::LargeBinary(v)
         | ScalarValue::BinaryView(v)
         | ScalarValue::FixedSizeBinary(_, v) => v.clone().map(Value::Binary),
+        ScalarValue::FixedSizeList(list) => floats(list.values()).map(Value::Binary),
         _ => None,
     }
+}
+
+/// The floats of a list, none of which is NULL.
+fn floats(values: &ArrayRef) -> Option<Vec<u8>> {
+    let floats = match values.data_type() {
+        ArrowType::Float32 => values.as_primitive::<Float32Type>().values().inner(),
+        ArrowType::Float64 => values.as_primitive::<Float64Type>().values().inner(),
+        _ => return None,
+    };
+    (values.null_count() == 0).then(|| floats.to_vec())
 }
 
 /// The constant of a type whose values are integers (integers, dates, times, timestamps).

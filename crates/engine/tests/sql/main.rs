@@ -8,6 +8,7 @@ mod breadth;
 mod canaries;
 mod corpus;
 mod differential;
+mod distances;
 mod facade;
 mod files;
 mod folders;

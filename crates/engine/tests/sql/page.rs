@@ -4,7 +4,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
+use datafusion::arrow::array::{
+    ArrayRef, FixedSizeBinaryArray, FixedSizeListArray, Float32Array, Int32Array, RecordBatch,
+};
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::physical_plan::displayable;
 use headrace_engine::{Processor, RunnerOptions, Session, SessionOptions, Settings};
@@ -34,6 +39,9 @@ const ARGUMENTS: &[&str] = &[
     "flag, true",
     "day, cast('2024-01-01' as date)",
     "id, 0, 10",
+    "bits",
+    "bits, bits",
+    "floats, floats",
 ];
 
 /// The same of aggregates.
@@ -48,7 +56,24 @@ async fn session() -> (Session, TempDir) {
     let session = Session::new(options).unwrap();
     let folder = tempfile::tempdir().unwrap();
     tables::register(&session, folder.path()).await;
+    let path = folder.path().join("alike.arrow");
+    tables::write(&path, &alike(), 2, true);
+    session.register_arrow("alike", &[path]).unwrap();
     (session, folder)
+}
+
+/// Fingerprints and vectors.
+fn alike() -> RecordBatch {
+    let bits = FixedSizeBinaryArray::try_from_iter([[1, 2], [3, 4]].iter()).unwrap();
+    let item = Arc::new(Field::new_list_field(DataType::Float32, true));
+    let floats = Arc::new(Float32Array::from(vec![1.0, 2.0, 3.0, 4.0]));
+    let floats = FixedSizeListArray::new(item, 2, floats, None);
+    let columns: [(&str, ArrayRef); 3] = [
+        ("id", Arc::new(Int32Array::from(vec![1, 2]))),
+        ("bits", Arc::new(bits)),
+        ("floats", Arc::new(floats)),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
 }
 
 /// Names of the planner's functions of a kind.
@@ -115,7 +140,11 @@ async fn the_page_lists_the_functions_of_pipelines() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sql.md");
     let page = fs::read_to_string(page).unwrap();
     let (session, _folder) = session().await;
-    let rows = |call: &str| format!("select {call} as x from types where id > 0");
+    let rows = |call: &str| {
+        let is_alike = call.contains("(bits") || call.contains("(floats");
+        let table = if is_alike { "alike" } else { "types" };
+        format!("select {call} as x from {table} where id > 0")
+    };
     let scalar = in_pipelines(
         &session,
         "SCALAR",

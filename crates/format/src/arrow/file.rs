@@ -365,6 +365,21 @@ impl ArrowFile {
         self.batches.nulls(batch, self.schema.places[field].start.nodes)
     }
 
+    /// The first batch in which items of a field of lists may be NULL.
+    pub(super) fn with_null_items(&self, field: usize) -> Option<usize> {
+        let is_list = self.schema.places[field].lie.as_ref().is_some_and(|lie| lie.is_list);
+        let node = self.schema.places[field].start.nodes + 1;
+        let has_no_bitmap = |batch: usize| {
+            let bitmap = self.start(batch, field).buffers + 1;
+            self.batches.buffers(batch).get(bitmap).is_some_and(|buffer| buffer.bytes == 0)
+        };
+        let may_be_null = |batch: &usize| match self.batches.nulls(*batch, node) {
+            Some(nulls) => nulls > 0,
+            None => !has_no_bitmap(*batch),
+        };
+        if is_list { (0..self.batches.len()).find(may_be_null) } else { None }
+    }
+
     /// The file's statistics of a field in a batch. The absence of values needs both the statistics
     /// and the NULL count: the count alone is a claim that no reader relies on if a bitmap
     /// contradicts it.
@@ -424,7 +439,8 @@ impl ArrowFile {
             .first()
             .filter(|b| self.nulls(batch, field) != Some(0) && b.bytes > 0)
             .map(|b| part(b, first_row / 8, rows.div_ceil(8)));
-        let own = part(buffers.get(1)?, first_row * lie.row_bits / 8, lie.bytes(rows));
+        let own = buffers.get(lie.buffer())?;
+        let own = part(own, first_row * lie.row_bits / 8, lie.bytes(rows));
         let (values, offsets) = match (&lie.encoding, texts) {
             (Encoding::Offsets { .. }, None) => (*buffers.get(2)?, Some(own)),
             (Encoding::Offsets { .. }, Some(texts)) => {
@@ -510,7 +526,7 @@ fn check_column(
         Encoding::Offsets { .. } => "offsets",
         _ => "values",
     };
-    at_least(what, buffer(1)?, lie.bytes(batch.rows))
+    at_least(what, buffer(lie.buffer())?, lie.bytes(batch.rows))
 }
 
 /// A small file in memory: one read instead of eight, for tables of very many files.

@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_data::ArrayData;
+use arrow_schema::DataType;
 use headrace_ir::Encoding;
 
 use super::fields::{FileField, Footprint};
@@ -41,6 +42,8 @@ pub(crate) struct Lie {
     pub encoding: Encoding,
     /// Bits of a value, or of an offset.
     pub row_bits: u64,
+    /// Whether the values are those of a field within this one: floats of lists.
+    pub is_list: bool,
 }
 
 impl Lie {
@@ -51,7 +54,14 @@ impl Lie {
             Encoding::Offsets { offset_bytes } => u64::from(offset_bytes) * 8,
             _ => encoding.values_bytes(&ir_type(&field.table_type())?, 8)?,
         };
-        Some(Lie { encoding, row_bits })
+        let is_list = matches!(field.data_type(), DataType::FixedSizeList(..));
+        Some(Lie { encoding, row_bits, is_list })
+    }
+
+    /// The buffer of the values, or of the offsets, among those of the field: behind its own validity and that of a list's
+    /// items.
+    pub fn buffer(&self) -> usize {
+        if self.is_list { 2 } else { 1 }
     }
 
     /// Bytes of the values, or of the offsets, of this many rows. At most 2^64 - 1: the number of

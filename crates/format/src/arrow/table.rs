@@ -493,6 +493,9 @@ fn support(data_type: &DataType, parts: &[ColumnPart<'_>]) -> std::result::Resul
         if let Some((batch, codec)) = part.file.batches.compressed() {
             return Err(format!("record batch {batch} of {file} is compressed ({codec})"));
         }
+        if let Some(batch) = part.file.with_null_items(part.field) {
+            return Err(format!("a list in record batch {batch} of {file} has NULL for an item"));
+        }
         let (Some(key), Some(values)) =
             (text_codes(part.field().data_type()), part.dictionary_values())
         else {

@@ -40,6 +40,14 @@ pub fn ir_type(data_type: &Arrow) -> Option<DataType> {
         Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Utf8View => DataType::Utf8,
         Arrow::Binary | Arrow::LargeBinary | Arrow::BinaryView => DataType::Binary,
         Arrow::FixedSizeBinary(bytes) => DataType::FixedBinary(u32::try_from(*bytes).ok()?),
+        Arrow::FixedSizeList(item, items) if *items > 0 => {
+            let item_bytes = match item.data_type() {
+                Arrow::Float32 => 4,
+                Arrow::Float64 => 8,
+                _ => return None,
+            };
+            DataType::FloatList { item_bytes, items: u32::try_from(*items).ok()? }
+        }
         Arrow::Dictionary(_, values) if is_text(values) => DataType::Utf8,
         _ => return None,
     })

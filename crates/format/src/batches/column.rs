@@ -8,6 +8,7 @@ use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_cast::cast;
+use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema};
 use headrace_io::HeldBytes;
 use headrace_ir::{ColumnExtents, Encoding, Extent};
@@ -108,10 +109,20 @@ impl Column {
         let (first, rows) = (data.offset(), data.len());
         let nulls = data.nulls().filter(|nulls| nulls.null_count() > 0);
         let validity = nulls.map(|nulls| packed(nulls.inner()));
-        let buffer = |i: usize| data.buffers().get(i).cloned().ok_or_else(unsupported);
+        let item = match data.child_data() {
+            [item] if matches!(wanted, DataType::FixedSizeList(..)) => Some(item),
+            _ => None,
+        };
+        if item.is_some_and(|item| item.null_count() > 0) {
+            return Err(FormatError::column(name, "a list has NULL for an item"));
+        }
+        let item_bytes = |item: &ArrayData| item.data_type().primitive_width().unwrap_or(0);
+        let skipped_bytes = item.map_or(0, |item| item.offset() * item_bytes(item));
+        let buffers = item.map_or(data.buffers(), |item| item.buffers());
+        let buffer = |i: usize| buffers.get(i).cloned().ok_or_else(unsupported);
         let width = row_bits as usize / 8;
         let fixed = |rows: usize| -> Result<Buffer> {
-            Ok(buffer(0)?.slice_with_length(first * width, rows * width))
+            Ok(buffer(0)?.slice_with_length(skipped_bytes + first * width, rows * width))
         };
         let (values, offsets) = match encoding {
             Encoding::Bits => (packed(&BooleanBuffer::new(buffer(0)?, first, rows)), None),

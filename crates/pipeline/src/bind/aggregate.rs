@@ -6,7 +6,7 @@ use headrace_ir::{
 };
 
 use crate::WhyNot;
-use crate::bind::{BindOptions, Binder, proof};
+use crate::bind::{BindOptions, Binder, no_bytes, ordered, proof};
 use crate::bound::{
     Accumulator, AccumulatorKind, BoundCall, BoundExpr, BoundKey, BoundSink, DenseKey, Grouping,
 };
@@ -26,6 +26,7 @@ impl Binder {
             .iter()
             .map(|key| {
                 let expr = self.expr(&key.expr)?;
+                ordered(&expr)?;
                 let nullable = expr.nullable || key.expr.nullable();
                 let field = Field::new(key.name.clone(), expr.data_type.clone(), nullable);
                 Ok(BoundKey { field, expr, dense: None })
@@ -115,6 +116,9 @@ impl<'b> Lowering<'b> {
         }
         let filter = call.filter.as_ref();
         let argument = call.argument.as_ref().map(|e| self.binder.expr(e)).transpose()?;
+        if let (Some(argument), true) = (&argument, extreme) {
+            no_bytes("extremes of", argument)?;
+        }
         let count = self.count(call, argument.as_ref())?;
         let value = match &argument {
             None => count,

@@ -10,7 +10,7 @@ use headrace_ir::{
 };
 
 use crate::WhyNot;
-use crate::bind::{Binder, lookup, no_repr, proof, range, regex};
+use crate::bind::{Binder, lookup, no_repr, ordered, proof, range, regex};
 use crate::bound::{BoundExpr, BoundKind};
 use crate::function;
 
@@ -54,6 +54,7 @@ impl Binder {
             }
             Expr::Compare { op, left, right } => {
                 let (left, right) = comparable(self.expr(left)?, self.expr(right)?);
+                ordered(&left)?;
                 let nullable = left.nullable || right.nullable;
                 let kind =
                     BoundKind::Compare { op: *op, left: Box::new(left), right: Box::new(right) };
@@ -215,6 +216,7 @@ impl Binder {
         negated: bool,
     ) -> Result<BoundExpr, WhyNot> {
         let value = decoded(self.expr(value)?);
+        ordered(&value)?;
         let list_has_null = list.iter().any(Scalar::is_null);
         let mut constants: Vec<Scalar> = list.iter().filter(|s| !s.is_null()).cloned().collect();
         constants.sort_by(|a, b| order_of(&a.value, &b.value));
@@ -267,6 +269,7 @@ fn order_of(a: &Value, b: &Value) -> std::cmp::Ordering {
         (Value::Float(a), Value::Float(b)) => a.total_cmp(b),
         (Value::Utf8(a), Value::Utf8(b)) => a.cmp(b),
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Binary(a), Value::Binary(b)) => a.cmp(b),
         _ => std::cmp::Ordering::Equal,
     }
 }

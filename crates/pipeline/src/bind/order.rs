@@ -110,6 +110,8 @@ impl Candidate {
 fn load_weight(repr: &Repr) -> f64 {
     match repr {
         Repr::Str => 4.0,
+        // As many words of 4 bytes.
+        Repr::Bytes(width) => *width as f64 / 4.0,
         Repr::I128 => 4.0,
         Repr::I64 | Repr::U64 | Repr::F64 => 2.0,
         _ => 1.0,

@@ -18,6 +18,7 @@ use headrace_columns::ColumnError;
 use headrace_columns::column::Column;
 use headrace_columns::compare::text_order;
 use headrace_columns::convert::{from_i64, integers};
+use headrace_columns::key::canonical_f64;
 use headrace_columns::repr::Repr;
 use headrace_columns::simd::positions;
 use headrace_columns::vector::{Data, Element, Vector};
@@ -156,7 +157,7 @@ impl SortedRows {
         self.shrink(order, limit, SPARE_ROWS_TAKEN)
     }
 
-    /// The first key of the last row that is wanted so far, as a word that orders as the key does: a text's first eight
+    /// The first key of the last row that is wanted so far, as a word that orders as the key does: a float's bits, a text's first eight
     /// bytes. `None`: not as many rows have come, or the key is NULL or has no such word.
     pub fn last_word(&self) -> Option<i64> {
         let last = self.last.as_ref()?.first()?.vector();
@@ -165,6 +166,8 @@ impl SortedRows {
         }
         match &last.data {
             Data::Str(texts) => Some(first_bytes(texts[0])),
+            Data::F32(floats) => Some(float_order(floats[0].into())),
+            Data::F64(floats) => Some(float_order(floats[0])),
             data => integers(data).map(|values| values[0]),
         }
     }
@@ -253,6 +256,12 @@ impl Bound {
             self.steps.iter().any(can_fail) || columns.iter().any(|(_, expr)| expr.can_fail());
         (register < self.source_registers && !may_fail).then_some((register, *key))
     }
+}
+
+/// A float as a number that orders as floats do, NaN above all others.
+pub(crate) fn float_order(value: f64) -> i64 {
+    let bits = canonical_f64(value).to_bits();
+    (if bits >> 63 == 1 { !bits ^ 1 << 63 } else { bits }).cast_signed()
 }
 
 /// The first eight bytes of a text, zeros behind its end, as a number that orders as they do.
@@ -369,6 +378,7 @@ macro_rules! ordered {
             $((Data::$variant(left), Data::$variant(right)) => elements(left[$l], right[$r]),)*
             (Data::Bool(left), Data::Bool(right)) => left[$l].cmp(&right[$r]),
             (Data::Str(left), Data::Str(right)) => text_order(left[$l], right[$r]),
+            (Data::Bytes(left), Data::Bytes(right)) => left[$l].cmp(right[$r]),
             _ => unreachable!("a key's columns are of one expression"),
         }
     };

@@ -196,6 +196,10 @@ fn key_vector<'b>(key: &PartialKey, array: &'b ArrayRef) -> Result<Vector<'b>, E
             let texts = array.as_string::<i32>();
             Data::Str((0..texts.len()).map(|row| texts.value(row)).collect())
         }
+        Repr::Bytes(_) => {
+            let values = array.as_fixed_size_binary();
+            Data::Bytes((0..values.len()).map(|row| values.value(row)).collect())
+        }
     };
     let validity = array.nulls().map(|nulls| nulls.iter().map(u8::from).collect());
     Ok(Vector::with_validity(data, validity))

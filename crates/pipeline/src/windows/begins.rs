@@ -91,6 +91,7 @@ fn mark(keys: &Vector<'_>, first: usize, what: Begins, begins: &mut [Begins]) {
                 $(Data::$variant(keys) => mark_where(&|at| !keys[at].equal(keys[at - 1])),)*
                 Data::Bool(keys) => mark_where(&|at| keys[at] != keys[at - 1]),
                 Data::Str(keys) => mark_where(&|at| keys[at] != keys[at - 1]),
+                Data::Bytes(keys) => mark_where(&|at| keys[at] != keys[at - 1]),
             }
         };
     }

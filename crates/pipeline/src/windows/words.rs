@@ -1,12 +1,11 @@
 //! Words in place of the values of a key: a row that comes before another has no larger one.
 
 use headrace_columns::convert::integers;
-use headrace_columns::key::canonical_f64;
 use headrace_columns::vector::{Data, Vector};
 use headrace_ir::OrderKey;
 
 use crate::WhyNot;
-use crate::cpu::sorted::first_bytes;
+use crate::cpu::sorted::{first_bytes, float_order};
 
 /// A word for each row, and whether rows of equal words have equal keys.
 pub fn words_of(keys: &Vector<'_>, key: &OrderKey) -> Result<(Vec<u64>, bool), WhyNot> {
@@ -25,14 +24,10 @@ pub fn words_of(keys: &Vector<'_>, key: &OrderKey) -> Result<(Vec<u64>, bool), W
 
 fn words(data: &Data<'_>) -> Option<Vec<u64>> {
     let signed = |value: i64| value as u64 ^ 1 << 63;
-    let float = |value: f64| {
-        // -0 is 0, and all NaNs are one.
-        let bits = canonical_f64(value).to_bits();
-        if bits >> 63 == 0 { bits ^ 1 << 63 } else { !bits }
-    };
+    let float = |value| signed(float_order(value));
     Some(match data {
         Data::U64(values) => values.to_vec(),
-        Data::F32(values) => values.iter().map(|&value| float(value.into())).collect(),
+        Data::F32(values) => values.iter().map(|&value| float(f64::from(value))).collect(),
         Data::F64(values) => values.iter().map(|&value| float(value)).collect(),
         Data::I128(values) => {
             let clamped = |value: i128| value.clamp(i64::MIN.into(), i64::MAX.into()) as i64;

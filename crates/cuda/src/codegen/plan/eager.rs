@@ -87,7 +87,7 @@ fn touched(form: ColumnForm, repr: &Repr, rate: f64) -> f64 {
             Repr::I8 | Repr::U8 => 1,
             Repr::I16 | Repr::U16 => 2,
             Repr::I64 | Repr::U64 | Repr::F64 => 8,
-            Repr::I128 | Repr::Str => 16,
+            Repr::I128 | Repr::Str | Repr::Bytes(_) => 16,
             _ => 4,
         },
     };
@@ -99,7 +99,7 @@ fn touched(form: ColumnForm, repr: &Repr, rate: f64) -> f64 {
 pub(crate) fn may_load_ahead(bound: &Bound, layout: &SegmentLayout, column: usize) -> bool {
     let info = &bound.registers[column];
     let checked = layout.columns[column].validity && !info.nullable;
-    !checked && !matches!(info.repr, Repr::Code(_) | Repr::I128 | Repr::Str)
+    !checked && !matches!(info.repr, Repr::Code(_) | Repr::I128 | Repr::Str | Repr::Bytes(_))
 }
 
 /// The share of rows that are left, which no duplicates add to.

@@ -74,7 +74,7 @@ impl SinkPlan {
                         Ok(OutputColumn {
                             value_bytes: value_bytes(&expr.repr)?,
                             nullable: expr.nullable || field.nullable,
-                            is_text: matches!(expr.repr, Repr::Str),
+                            is_text: matches!(expr.repr, Repr::Str | Repr::Bytes(_)),
                         })
                     })
                     .collect::<Result<_>>()?;

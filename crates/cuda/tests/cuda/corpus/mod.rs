@@ -16,6 +16,7 @@ use crate::data::{DECIMAL, Shape, TEXTS, Table, fields};
 
 mod aggregates;
 mod builds;
+mod distances;
 mod expressions;
 mod failures;
 mod filters;
@@ -224,6 +225,7 @@ pub fn cases() -> Vec<Case> {
         joins::several_matches(),
         aggregates::hashed_groups(),
         joins::empty_builds(),
+        distances::distances(),
         failures::failures(),
         functions::functions(),
         functions::failing_functions(),

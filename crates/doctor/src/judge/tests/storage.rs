@@ -27,7 +27,7 @@ fn overlayfs_where_o_direct_opens_and_then_fails() {
     assert_eq!(report.counts.slow, 2);
 }
 
-fn nfs(proto: &str, nconnect: Option<u32>, mtu: u32) -> NfsMount {
+pub(super) fn nfs(proto: &str, nconnect: Option<u32>, mtu: u32) -> NfsMount {
     NfsMount {
         server: "store".to_string(),
         export: "/export".to_string(),
@@ -47,7 +47,7 @@ fn nfs(proto: &str, nconnect: Option<u32>, mtu: u32) -> NfsMount {
     }
 }
 
-fn on_nfs(mount: NfsMount) -> PathFacts {
+pub(super) fn on_nfs(mount: NfsMount) -> PathFacts {
     let mut path = good_path();
     path.home = StorageHome {
         medium: Ok(Medium::Nfs),

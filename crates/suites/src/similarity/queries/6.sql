@@ -1,0 +1,4 @@
+select id, cosine_distance(v, (select v from embedding where id = 42)) as distance
+from embedding
+order by distance, id
+limit 10
