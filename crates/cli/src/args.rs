@@ -264,7 +264,8 @@ pub struct SeededGenerateArgs {
 /// `generate` of any suite.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// Scale factor: 1 is 6 million rows of the largest table, of TPC-DS 3 million, of ClickBench 1 million.
+    /// Scale factor: 1 is 6 million rows of the largest table, of TPC-DS 3 million, of ClickBench and of
+    /// similarity search 1 million.
     #[arg(long, value_name = "S")]
     pub scale: f64,
     /// Folder to write to.

@@ -118,9 +118,9 @@ fn ones_of_both((left, right): Pair<'_>, of: impl Fn(u64, u64) -> u64) -> i64 {
     let (l, l_rest) = left.as_chunks::<8>();
     let (r, r_rest) = right.as_chunks::<8>();
     let word = |a: &[u8; 8], b: &[u8; 8]| of(u64::from_le_bytes(*a), u64::from_le_bytes(*b));
-    let whole: u32 = l.iter().zip(r).map(|(a, b)| word(a, b).count_ones()).sum();
+    let whole: u64 = l.iter().zip(r).map(|(a, b)| u64::from(word(a, b).count_ones())).sum();
     let rest = l_rest.iter().zip(r_rest).map(|(a, b)| of((*a).into(), (*b).into()).count_ones());
-    i64::from(whole + rest.sum::<u32>())
+    (whole + u64::from(rest.sum::<u32>())).cast_signed()
 }
 
 #[inline(always)]

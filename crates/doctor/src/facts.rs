@@ -142,8 +142,8 @@ pub struct GpuFact {
     pub address: Known<PciAddress>,
     /// Its NUMA node.
     pub numa_node: Option<u32>,
-    /// The window through which other devices reach its memory.
-    pub bar1_bytes: Known<u64>,
+    /// The window through which other devices reach its memory (NVIDIA's BAR1).
+    pub window_bytes: Known<u64>,
     /// Links from the root port down to the device, read under load (or just after opening, if
     /// nothing was measured).
     pub links: Known<Vec<PciLink>>,

@@ -125,7 +125,7 @@ fn row(what: impl Into<String>, ways: &[GdsWay], met: Met, here: impl Into<Strin
 fn gpus(facts: &Facts) -> GdsRow {
     let gpu = |gpu: &GpuFact| {
         let address = gpu.address.value().map(PciAddress::to_string);
-        let window = match gpu.bar1_bytes.as_result() {
+        let window = match gpu.window_bytes.as_result() {
             Ok(bytes) => format!("BAR1 {} MiB", bytes >> 20),
             Err(reason) => format!("BAR1 unknown: {reason}"),
         };
@@ -203,16 +203,24 @@ fn kernel(facts: &Facts) -> Vec<GdsRow> {
 /// Translation makes peers unreachable; passing through does not.
 fn iommu(facts: &Facts) -> GdsRow {
     let iommu = &facts.machine.iommu;
-    let translated = iommu.groups_by_kind.iter().filter(|(kind, _)| kind.as_str() != "identity");
-    let translated: u32 = translated.map(|(_, groups)| groups).sum();
+    let groups = |is: fn(&str) -> bool| -> u32 {
+        iommu.groups_by_kind.iter().filter(|(kind, _)| is(kind)).map(|(_, groups)| groups).sum()
+    };
+    let translated = groups(|kind| !matches!(kind, "identity" | "unknown"));
+    let unknown = groups(|kind| kind == "unknown");
     let here = match (iommu.units.is_empty(), translated) {
         (true, _) => "off".to_string(),
+        (false, 0) if unknown > 0 => format!("{unknown} groups of devices of unknown kind"),
         (false, 0) => "passes through".to_string(),
         (false, groups) => {
             format!("translates {groups} groups of devices: iommu=pt passes through")
         }
     };
-    let met = if iommu.units.is_empty() || translated == 0 { Met::Yes } else { Met::No };
+    let met = match (iommu.units.is_empty(), translated, unknown) {
+        (true, _, _) | (false, 0, 0) => Met::Yes,
+        (false, 0, _) => Met::Unknown,
+        _ => Met::No,
+    };
     row("IOMMU", &[GdsWay::NvidiaFs, GdsWay::P2pdma], met, here)
 }
 

@@ -9,7 +9,7 @@ use headrace_io::system::{PciAddress, SysRoot};
 
 use crate::access::NOT_MEASURED_QUICK;
 use crate::facts::{CuFileFact, DeviceMemoryFact, GpuFact, GpuFacts, Known};
-use crate::system::{bar_bytes, nvidia_gpus, pci_device, pci_links};
+use crate::system::{nvidia_gpus, pci_device, pci_links, window_bytes};
 
 /// Everything except the access paths from files to them.
 pub(crate) fn look(root: &SysRoot, quick: bool) -> GpuFacts {
@@ -80,8 +80,8 @@ fn device(root: &SysRoot, info: &DeviceInfo, quick: bool) -> GpuFact {
             .and_then(|address| pci_device(root, address).ok())
             .and_then(|device| device.numa_node)
             .or(info.host_numa_node),
-        bar1_bytes: match &address {
-            Known::Value(address) => bar_bytes(root, address, 1).into(),
+        window_bytes: match &address {
+            Known::Value(address) => window_bytes(root, address).into(),
             Known::Unknown { unknown } => Known::unknown(unknown),
         },
         address,

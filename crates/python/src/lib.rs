@@ -11,6 +11,7 @@
 //! - [`session`]: a session and its tables; which object stands behind a name is the caller's to find.
 //! - [`rows`]: a running statement; [`batches`]: rows that are there, as an Arrow stream.
 //! - [`cells`]: columns as Python objects; [`values`]: Python objects as SQL literals.
+//! - [`chunks`]: columns of Arrow files as they lie, for learners.
 //! - [`tables`]: tables of Arrow streams; [`functions`]: Python functions over Arrow columns.
 //! - [`wait`]: waiting without the interpreter's lock, with an ear for Ctrl-C.
 //! - [`failures`]: the engine's failures as exceptions.
@@ -22,6 +23,7 @@
 
 mod batches;
 mod cells;
+mod chunks;
 mod failures;
 mod functions;
 mod rows;
@@ -55,5 +57,6 @@ fn _headrace(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<session::Session>()?;
     module.add_class::<rows::Rows>()?;
     module.add_class::<batches::Batches>()?;
+    module.add_class::<chunks::Chunks>()?;
     module.add_class::<tables::Table>()
 }

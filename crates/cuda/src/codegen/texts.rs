@@ -86,17 +86,18 @@ impl Generator<'_> {
         Ok(format!("hr::Text({bytes}, {length})"))
     }
 
-    /// Whether a text is one of a list.
+    /// Whether a text, or bytes, are among a list.
     pub(super) fn text_member(&mut self, code: &str, list: &[Scalar]) -> Result<String> {
         let text = |scalar: &'_ Scalar| match &scalar.value {
-            Constant::Utf8(text) => Some(text.clone()),
+            Constant::Utf8(text) => Some(text.clone().into_bytes()),
+            Constant::Binary(bytes) => Some(bytes.clone()),
             _ => None,
         };
-        let Some(mut texts) = list.iter().map(text).collect::<Option<Vec<String>>>() else {
-            return refuse("an IN list of something else than texts");
+        let Some(mut texts) = list.iter().map(text).collect::<Option<Vec<Vec<u8>>>>() else {
+            return refuse("an IN list of something else than texts or bytes");
         };
         texts.sort_unstable();
-        let Some(bytes) = text_table(texts.iter().map(String::as_str)) else {
+        let Some(bytes) = text_table(texts.iter().map(Vec::as_slice)) else {
             return refuse("an IN list of more than 4 GiB");
         };
         let table = self.table(bytes, "const u32*", "in_list");
@@ -130,7 +131,7 @@ impl Generator<'_> {
         // There is a text to read even where there is none.
         let texts = (0..dictionary.values.len()).map(|code| dictionary.values.value(code));
         let none = dictionary.values.is_empty().then_some("");
-        let Some(bytes) = text_table(texts.chain(none)) else {
+        let Some(bytes) = text_table(texts.chain(none).map(str::as_bytes)) else {
             return refuse(format!("{whose}: a dictionary of more than 4 GiB"));
         };
         let table = self.table(bytes, "const u32*", "texts");
@@ -250,7 +251,7 @@ impl Generator<'_> {
 }
 
 /// Texts as `hr::table_text` finds them; `None`: too many for its offsets.
-fn text_table<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> Option<Vec<u8>> {
+fn text_table<'t>(texts: impl Iterator<Item = &'t [u8]> + Clone) -> Option<Vec<u8>> {
     let count = texts.clone().count();
     let first = (count + 1) * 4;
     let ends = texts.clone().scan(first, |end, text| {
@@ -261,7 +262,7 @@ fn text_table<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> Option<Vec<u8
     let offsets = offsets.collect::<std::result::Result<Vec<u32>, _>>().ok()?;
     let mut bytes = Vec::with_capacity(offsets.last().map_or(first, |end| *end as usize));
     bytes.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
-    texts.for_each(|text| bytes.extend_from_slice(text.as_bytes()));
+    texts.for_each(|text| bytes.extend_from_slice(text));
     Some(bytes)
 }
 

@@ -27,4 +27,4 @@ pub use pci::{PciDevice, PciLink};
 pub(crate) use hugepages::huge_pages;
 pub(crate) use iommu::iommu;
 pub(crate) use kernel::kernel;
-pub(crate) use pci::{bar_bytes, nvidia_gpus, pci_device, pci_link, pci_links};
+pub(crate) use pci::{nvidia_gpus, pci_device, pci_link, pci_links, window_bytes};

@@ -103,25 +103,22 @@ pub fn pci_device(root: &SysRoot, address: &PciAddress) -> Fact<PciDevice> {
     })
 }
 
-/// Bytes of a device's window of this number, as its `resource` file says: first and last address of a window a line.
+/// Bytes of a device's largest window, as its `resource` file says: first and last address of a window a line. The window to a
+/// GPU's memory is its largest; which number it has depends on the generation.
 ///
 /// # Errors
-/// [`Unknown`] if there is no such device or window.
-pub fn bar_bytes(root: &SysRoot, address: &PciAddress, number: usize) -> Fact<u64> {
+/// [`Unknown`] if there is no such device, or no window.
+pub fn window_bytes(root: &SysRoot, address: &PciAddress) -> Fact<u64> {
     let file = address.folder().join("resource");
     let text = root.text(&file)?;
     let hexadecimal = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-    let window = text.lines().nth(number).and_then(|line| {
+    let window = |line: &str| {
         let mut words = line.split_whitespace();
-        Some((hexadecimal(words.next()?)?, hexadecimal(words.next()?)?))
-    });
-    match window {
-        Some((first, last)) if last > first => Ok(last - first + 1),
-        Some(_) => {
-            Err(Unknown::not_published(file.display().to_string(), "there is no such window"))
-        }
-        None => Err(Unknown::malformed(file, &text)),
-    }
+        let (first, last) = (hexadecimal(words.next()?)?, hexadecimal(words.next()?)?);
+        last.checked_sub(first)?.checked_add(1).filter(|bytes| *bytes > 1)
+    };
+    let largest = text.lines().filter_map(window).max();
+    largest.ok_or_else(|| Unknown::not_published(file.display().to_string(), "there is no window"))
 }
 
 fn hexadecimal(root: &SysRoot, path: &Path) -> Fact<u32> {

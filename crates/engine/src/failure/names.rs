@@ -46,7 +46,11 @@ pub(super) fn meant(session: &Session, error: &DataFusionError, levers: &Levers)
             .about(&column)
             .hint("GROUP BY ALL groups by every column that is in none");
     }
-    if let Some((call, candidates)) = mismatched(&error.find_root().message()) {
+    let root = error.find_root().message();
+    if let Some((cause, hint)) = told_by_function(&root) {
+        return Failure::new(Class::Types, cause).hint(hint);
+    }
+    if let Some((call, candidates)) = mismatched(&root) {
         let name = call.split('(').next().unwrap_or_default();
         let cause = format!("no function takes these types: {call}");
         let error = Failure::new(Class::Types, cause).about(name);
@@ -281,6 +285,15 @@ fn mismatched(text: &str) -> Option<(String, String)> {
     Some((with_sql_types(call), with_sql_types(&candidates.join(", "))))
 }
 
+/// What one of our functions says of its arguments: "there is no f(BIGINT)", and what it takes.
+fn told_by_function(text: &str) -> Option<(&str, &str)> {
+    let (_, rest) = text.split_once("user-defined coercion failed with: ")?;
+    let (_, own) = rest.split_once("Error during planning: ")?;
+    let (cause, rest) = own.split_once("\nhint: ")?;
+    let hint = rest.split(" No function matches").next().unwrap_or(rest);
+    Some((cause, hint.lines().next().unwrap_or(hint)))
+}
+
 /// The word in "Expected: an SQL statement, found: selec".
 fn word_instead_of_statement(cause: &str) -> Option<&str> {
     cause.split_once("Expected: an SQL statement, found: ").map(|(_, word)| word)
@@ -298,6 +311,10 @@ mod tests {
         assert_eq!(word_instead_of_statement(cause), Some("selec"));
         let text = "column \"t.a\" must appear in the GROUP BY clause or";
         assert_eq!(ungrouped(text).as_deref(), Some("t.a"));
+        let text = "Function 'f' user-defined coercion failed with: Error during planning: there is no f(INT)\n\
+                    hint: f(text) No function matches the given name";
+        assert_eq!(told_by_function(text), Some(("there is no f(INT)", "f(text)")));
+        assert_eq!(told_by_function(&text.replace("\nhint: ", " ")), None);
         let text = "No function matches the given name and argument types 'sum(Utf8)'. You\n\
                     \tCandidate functions:\n\tsum(Int64)\n\tsum(Float64)";
         assert_eq!(

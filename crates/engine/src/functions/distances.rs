@@ -8,11 +8,13 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, Float64Array, Int64Array,
 };
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Int64Type};
+use datafusion::arrow::datatypes::{
+    DataType, Field, FieldRef, Float32Type, Float64Type, Int64Type, UInt64Type,
+};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 use headrace_columns::distance::{between, ones};
 use headrace_ir::DataType as IrType;
@@ -42,7 +44,7 @@ pub fn function_of(implementation: &dyn ScalarUDFImpl) -> Option<Function> {
     implementation.downcast_ref::<Distance>().map(|distance| distance.function)
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Distance {
     function: Function,
     aliases: Vec<String>,
@@ -90,6 +92,8 @@ impl ScalarUDFImpl for Distance {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let wanted = match (self.function, types) {
+            // A larger number than signed ones has its bits, too.
+            (Function::BitCount, [DataType::UInt64]) => Some(vec![DataType::UInt64]),
             (Function::BitCount, [one]) if one.is_integer() || one.is_null() => {
                 Some(vec![DataType::Int64])
             }
@@ -99,6 +103,20 @@ impl ScalarUDFImpl for Distance {
             _ => None,
         };
         wanted.map_or_else(|| self.refused(types), Ok)
+    }
+
+    fn simplify(&self, mut args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let [one, other] = args.as_slice() else { return Ok(ExprSimplifyResult::Original(args)) };
+        let (left, right) = (info.get_data_type(one)?, info.get_data_type(other)?);
+        if let Some(fixed) = as_fixed(other, &left) {
+            args[1] = fixed;
+        } else if let Some(fixed) = as_fixed(one, &right) {
+            args[0] = fixed;
+        } else {
+            return Ok(ExprSimplifyResult::Original(args));
+        }
+        let call = ScalarUDF::from(self.clone()).call(args);
+        Ok(ExprSimplifyResult::Simplified(call))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -153,44 +171,65 @@ impl Distance {
     }
 }
 
-/// What an argument is taken as, by itself: its own type if all its values have one length.
+/// What an argument is taken as, by itself: its own type where its values are read as they are.
 type Taken = fn(&DataType) -> Option<DataType>;
 
-/// What two arguments become: of lists the one of a known length decides, and of two such both must be equal.
+/// What two arguments become. NULL is of any type.
 fn pair(taken: Taken, one: &DataType, other: &DataType) -> Result<Option<Vec<DataType>>> {
-    let fixed =
-        |of: &DataType| matches!(of, DataType::FixedSizeBinary(_) | DataType::FixedSizeList(..));
-    let (Some(left), Some(right)) = (taken(one), taken(other)) else {
-        // NULL is of any type.
-        let known =
-            taken(one).or_else(|| taken(other)).filter(|_| one.is_null() || other.is_null());
-        return Ok(known.map(|known| vec![known.clone(), known]));
-    };
-    Ok(Some(match (fixed(&left), fixed(&right)) {
-        (true, true) if left.equals_datatype(&right) => vec![left, right],
-        (true, true) if items(&left) != items(&right) => {
-            let (left, right) = (items(&left), items(&right));
-            return plan_err!("a distance of {left} and {right}: both must have as many");
+    Ok(match (taken(one), taken(other)) {
+        (Some(left), Some(right)) => {
+            let is_wide =
+                is_wide(&left) || is_wide(&right) || !(is_fixed(&left) || is_fixed(&right));
+            Some(vec![as_wide(left, is_wide), as_wide(right, is_wide)])
         }
-        // Of two widths the wider one.
-        (true, true) if left.to_string().contains("Float64") => vec![left.clone(), left],
-        (true, true) => vec![right.clone(), right],
-        // Bytes are compared as they are; a list becomes one of as many floats.
-        _ if matches!(left, DataType::FixedSizeBinary(_) | DataType::Binary) => vec![left, right],
-        (true, false) => vec![left.clone(), left],
-        _ => vec![right.clone(), right],
-    }))
+        (Some(known), None) if other.is_null() => Some(vec![known.clone(), nothing_of(&known)]),
+        (None, Some(known)) if one.is_null() => Some(vec![nothing_of(&known), known]),
+        _ => None,
+    })
 }
 
-fn items(of: &DataType) -> i32 {
+/// A type of NULL beside another argument.
+fn nothing_of(known: &DataType) -> DataType {
+    match known {
+        DataType::FixedSizeList(item, _) | DataType::List(item) => {
+            DataType::List(Arc::new(Field::new_list_field(item.data_type().clone(), true)))
+        }
+        other => other.clone(),
+    }
+}
+
+fn is_fixed(of: &DataType) -> bool {
+    matches!(of, DataType::FixedSizeBinary(_) | DataType::FixedSizeList(..))
+}
+
+fn item_of(of: &DataType) -> Option<&FieldRef> {
     match of {
-        DataType::FixedSizeBinary(items) | DataType::FixedSizeList(_, items) => *items,
-        _ => 0,
+        DataType::FixedSizeList(item, _) | DataType::List(item) => Some(item),
+        _ => None,
+    }
+}
+
+/// Whether it is a list of a known length, of doubles: what its partner becomes then, if that has a known length, too.
+fn is_wide(of: &DataType) -> bool {
+    let is_double = item_of(of).is_some_and(|item| *item.data_type() == DataType::Float64);
+    is_double && is_fixed(of)
+}
+
+/// Lists of both widths are compared as doubles, but a list of no known length becomes what the other one has.
+fn as_wide(of: DataType, is_wide: bool) -> DataType {
+    let float = if is_wide { DataType::Float64 } else { DataType::Float32 };
+    match &of {
+        DataType::FixedSizeList(item, items) if is_wide && *item.data_type() != float => {
+            DataType::FixedSizeList(Arc::new(Field::new_list_field(float, true)), *items)
+        }
+        DataType::List(_) => DataType::List(Arc::new(Field::new_list_field(float, true))),
+        _ => of,
     }
 }
 
 fn bytes_of(of: &DataType) -> Option<DataType> {
     match of {
+        DataType::Dictionary(_, values) => bytes_of(values),
         DataType::FixedSizeBinary(_) => Some(of.clone()),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Some(DataType::Binary),
         _ => None,
@@ -198,21 +237,36 @@ fn bytes_of(of: &DataType) -> Option<DataType> {
 }
 
 fn floats_of(of: &DataType) -> Option<DataType> {
-    let (item, items) = match of {
-        DataType::FixedSizeList(item, items) => (item, Some(*items)),
-        DataType::List(item) | DataType::LargeList(item) | DataType::ListView(item) => (item, None),
-        _ => return None,
+    use DataType::{FixedSizeList, Float32, Float64, LargeList, LargeListView, List, ListView};
+    let list = |float| Arc::new(Field::new_list_field(float, true));
+    match of {
+        FixedSizeList(item, _) if matches!(item.data_type(), Float32 | Float64) => Some(of.clone()),
+        FixedSizeList(item, items) if item.data_type().is_numeric() => {
+            Some(FixedSizeList(list(Float64), *items))
+        }
+        List(item) | LargeList(item) | ListView(item) | LargeListView(item) => {
+            let is_number = item.data_type().is_numeric() || item.data_type().is_null();
+            is_number.then(|| List(list(Float64)))
+        }
+        _ => None,
+    }
+}
+
+/// A constant list as one of as many floats as the other argument has, which pipelines take.
+fn as_fixed(constant: &Expr, of: &DataType) -> Option<Expr> {
+    let (Expr::Literal(ScalarValue::List(list), _), DataType::FixedSizeList(item, items)) =
+        (constant, of)
+    else {
+        return None;
     };
-    let float = match item.data_type() {
-        DataType::Float32 if items.is_some() => DataType::Float32,
-        own if own.is_numeric() || own.is_null() => DataType::Float64,
-        _ => return None,
-    };
-    Some(match items {
-        Some(_) if *item.data_type() == float => of.clone(),
-        Some(items) => DataType::FixedSizeList(Arc::new(Field::new_list_field(float, true)), items),
-        None => DataType::List(Arc::new(Field::new_list_field(float, true))),
-    })
+    let is_alike = list.values().data_type() == item.data_type() && list.values().null_count() == 0;
+    let is_one = list.len() == 1 && list.is_valid(0);
+    let floats = is_one
+        .then(|| list.value(0))
+        .filter(|floats| is_alike && floats.len() == *items as usize)?;
+    let item = Arc::new(Field::new_list_field(item.data_type().clone(), true));
+    let fixed = FixedSizeListArray::try_new(item, *items, floats, None).ok()?;
+    Some(lit(ScalarValue::FixedSizeList(Arc::new(fixed))))
 }
 
 /// The values of an argument as bytes.
@@ -240,11 +294,8 @@ impl Values {
                 (Some(Arc::clone(array.as_list::<i32>().values())), list(item.data_type()))
             }
             DataType::FixedSizeBinary(_) | DataType::Binary => (None, IrType::Binary),
-            _ => {
-                // Integers, of which the bits are counted.
-                let numbers = cast(&array, &DataType::Int64)?;
-                return Ok(Self { array: numbers, floats: None, of: IrType::Int64, is_one });
-            }
+            // Integers, of which the bits are counted.
+            _ => (None, IrType::Int64),
         };
         Ok(Self { array, floats, of, is_one })
     }
@@ -259,6 +310,9 @@ impl Values {
             return Some(match self.array.data_type() {
                 DataType::FixedSizeBinary(_) => self.array.as_fixed_size_binary().value(row),
                 DataType::Binary => self.array.as_binary::<i32>().value(row),
+                DataType::UInt64 => {
+                    &self.array.as_primitive::<UInt64Type>().values().inner()[8 * row..][..8]
+                }
                 _ => &self.array.as_primitive::<Int64Type>().values().inner()[8 * row..][..8],
             });
         };

@@ -185,12 +185,13 @@ impl Mark {
     }
 }
 
-fn not_list(field: Field) -> Result<Field, WhyNot> {
+/// Of rows that come once nobody knows beforehand whether a list has NULL for an item: `why` they do.
+fn not_list(field: Field, why: &WhyNot) -> Result<Field, WhyNot> {
     match field.data_type {
-        DataType::FloatList { .. } => Err(WhyNot::new(format!(
-            "column {}: lists are read from Arrow files alone",
-            field.name
-        ))),
+        DataType::FloatList { .. } => {
+            let name = &field.name;
+            Err(WhyNot::new(format!("column {name}: lists are read in place alone ({})", why.0)))
+        }
         _ => Ok(field),
     }
 }
@@ -220,10 +221,9 @@ impl Graph {
     ) -> Vec<InputColumn> {
         let first = self.next_register;
         self.next_register += columns.len();
-        // Of rows that come once nobody knows beforehand whether a list has NULL for an item.
-        let columns: Vec<_> = match rows {
+        let columns: Vec<_> = match &rows {
             Ok(_) => columns,
-            Err(_) => columns.into_iter().map(|column| column.and_then(not_list)).collect(),
+            Err(why) => columns.into_iter().map(|column| not_list(column?, why)).collect(),
         };
         let exprs = columns
             .iter()
@@ -255,7 +255,7 @@ impl Graph {
         let first = self.next_register;
         self.next_register += fields.len();
         let leaf = &mut self.leaves[leaf];
-        let columns = fields.into_iter().map(Ok).collect();
+        let columns = fields.into_iter().map(|field| not_list(field, &opaque)).collect();
         let (filters, filtered) = (Vec::new(), None);
         let Leaf { is_side, one_row, mark, .. } = *leaf;
         let rows = Err(opaque);

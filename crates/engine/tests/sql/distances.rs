@@ -146,6 +146,9 @@ async fn pipelines_and_the_planner_have_the_same_bits() {
         format!("select id, fp from compounds where fp in (x'{}', x'{}') order by id", hex(&fingerprint(3)), hex(&fingerprint(5))),
         "select id, case when id % 2 = 0 then fp end as f from compounds order by f, id limit 50".into(),
         "select count(fp), count(distinct fp) from compounds".into(),
+        // A list with NULL has no distance, nor has NULL.
+        format!("select count(*) from compounds where dot(v, {}) is null", floats.replacen("[", "[null, ", 1).rsplit_once(", ").map(|(most, _)| format!("{most}]")).unwrap()),
+        "select count(*) from compounds where tanimoto(fp, null) is null and l2_distance(null, v) is null".into(),
     ] {
         let (one, other) = (answer(&pipelines, &sql).await, answer(&planner, &sql).await);
         assert_eq!(one.columns(), other.columns(), "{sql}");
@@ -179,7 +182,8 @@ async fn mistakes_are_told() {
     for (sql, cause) in [
         ("select tanimoto(fp, x'00') from compounds", "21 and 1 bytes"),
         ("select hamming_distance(fp, v) from compounds", "there is no hamming_distance"),
-        ("select l2_distance(v, [1.0, 2.0]) from compounds", "19"),
+        ("select l2_distance(v, [1.0, 2.0]) from compounds", "l2_distance() of 19 and 2 floats"),
+        ("select bit_count('text')", "there is no bit_count"),
         ("select dot([1.0], [1.0, 2.0])", "1 and 2 floats"),
         ("select tanimoto(x'00', x'0000')", "1 and 2 bytes"),
         ("select tanimoto(fp) from compounds", "there is no tanimoto"),

@@ -365,6 +365,17 @@ impl ArrowFile {
         self.batches.nulls(batch, self.schema.places[field].start.nodes)
     }
 
+    /// Whether a field has NULLs in a batch, as far as its file says; a bitmap of an unknown number of them may have some.
+    pub(super) fn may_have_nulls(&self, batch: usize, field: usize) -> bool {
+        match self.nulls(batch, field) {
+            Some(nulls) => nulls > 0,
+            None => {
+                let first = self.start(batch, field).buffers;
+                self.batches.buffers(batch).get(first).is_none_or(|bitmap| bitmap.bytes > 0)
+            }
+        }
+    }
+
     /// The first batch in which items of a field of lists may be NULL.
     pub(super) fn with_null_items(&self, field: usize) -> Option<usize> {
         let is_list = self.schema.places[field].lie.as_ref().is_some_and(|lie| lie.is_list);

@@ -25,6 +25,7 @@ mod kept;
 mod mapping;
 mod message;
 mod packed;
+mod plain;
 mod read;
 mod scan;
 mod schema;

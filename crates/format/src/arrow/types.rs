@@ -39,7 +39,9 @@ pub fn ir_type(data_type: &Arrow) -> Option<DataType> {
         },
         Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Utf8View => DataType::Utf8,
         Arrow::Binary | Arrow::LargeBinary | Arrow::BinaryView => DataType::Binary,
-        Arrow::FixedSizeBinary(bytes) => DataType::FixedBinary(u32::try_from(*bytes).ok()?),
+        Arrow::FixedSizeBinary(bytes) if *bytes > 0 => {
+            DataType::FixedBinary(u32::try_from(*bytes).ok()?)
+        }
         Arrow::FixedSizeList(item, items) if *items > 0 => {
             let item_bytes = match item.data_type() {
                 Arrow::Float32 => 4,

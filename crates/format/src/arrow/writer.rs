@@ -6,7 +6,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, Float32Array, Float64Array, RecordBatch,
+    RecordBatchOptions,
+};
 use arrow_buffer::Buffer;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_ipc::convert::IpcSchemaEncoder;
@@ -250,7 +255,7 @@ impl<W: Write> ArrowWriter<W> {
             .zip(&mut self.dictionaries)
             .map(|(column, dictionary)| match dictionary {
                 Some(dictionary) => dictionary.translate(column),
-                None => Ok(column.clone()),
+                None => Ok(without_hidden_nulls(column)),
             })
             .collect::<Result<Vec<_>>>()?;
         self.pending.push_back(columns);
@@ -537,4 +542,34 @@ fn check_type(column: &str, data_type: &DataType) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Lists of floats whose only NULL items are those of NULL lists, which some producers make, without them: pipelines read lists
+/// in place where no item is NULL.
+fn without_hidden_nulls(column: &ArrayRef) -> ArrayRef {
+    let Some(lists) = column.as_fixed_size_list_opt() else { return Arc::clone(column) };
+    let (DataType::FixedSizeList(item, items), Some(nulls)) =
+        (lists.data_type(), lists.values().nulls())
+    else {
+        return Arc::clone(column);
+    };
+    let width = *items as usize;
+    let is_whole = |row: usize| nulls.slice(row * width, width).null_count() == 0;
+    let floats: ArrayRef = match item.data_type() {
+        _ if !(0..lists.len()).all(|row| lists.is_null(row) || is_whole(row)) => {
+            return Arc::clone(column);
+        }
+        DataType::Float32 => Arc::new(Float32Array::new(
+            lists.values().as_primitive::<Float32Type>().values().clone(),
+            None,
+        )),
+        DataType::Float64 => Arc::new(Float64Array::new(
+            lists.values().as_primitive::<Float64Type>().values().clone(),
+            None,
+        )),
+        _ => return Arc::clone(column),
+    };
+    let whole =
+        FixedSizeListArray::try_new(Arc::clone(item), *items, floats, lists.nulls().cloned());
+    whole.map_or_else(|_| Arc::clone(column), |lists| Arc::new(lists))
 }

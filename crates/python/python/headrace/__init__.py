@@ -57,6 +57,7 @@ from headrace._errors import (
     TimeoutError,
     Warning,
 )
+from headrace._loader import Loader, loader
 from headrace._relation import Relation
 
 __version__: str = _headrace.__version__
@@ -74,6 +75,7 @@ __all__ = [
     "IntegrityError",
     "InterfaceError",
     "InternalError",
+    "Loader",
     "NotSupportedError",
     "OperationalError",
     "OutOfMemoryError",
@@ -87,6 +89,7 @@ __all__ = [
     "default_connection",
     "execute",
     "from_arrow",
+    "loader",
     "read_arrow",
     "read_csv",
     "read_json",

@@ -147,7 +147,7 @@ fn h200() -> GpuFact {
         name: "NVIDIA H200".to_string(),
         address: Known::Value(GPU.parse().unwrap()),
         numa_node: Some(0),
-        bar1_bytes: Known::Value(256 << 30),
+        window_bytes: Known::Value(256 << 30),
         links: Known::Value(vec![pcie(32.0, 16)]),
         memory: Known::Value(DeviceMemoryFact { total_bytes: 150 << 30, free_bytes: 149 << 30 }),
         h2d: speed(55.4),

@@ -1,0 +1,551 @@
+"""Feeding learners: batches of tensors, straight from Arrow files, or of the rows of a query.
+
+What happens to a window of rows::
+
+    files ──pread, on threads──► memory (pinned, for a GPU) ──one copy by the GPU──► tensors ──► shuffled batches
+
+Rows of files are read in blocks. The blocks of an epoch come in an order that follows from the seed; a window is as many of
+them as it has rows for, and the batches of a window take its rows in another such order. So a row may come anywhere in the
+epoch, and its neighbours in the file come at other times, yet all reads are of whole blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from headrace import _headrace
+from headrace._errors import InterfaceError, NotSupportedError
+
+if TYPE_CHECKING:
+    from headrace._connection import Connection
+    from headrace._relation import Relation
+
+WINDOW_BYTES = 256 << 20
+"""Bytes of a window, unless its rows are given."""
+
+BLOCK_BYTES = 1 << 20
+"""Bytes of a block's widest column, likewise."""
+
+_END = object()
+
+
+def loader(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Relation,
+    batch_size: int,
+    *,
+    columns: Sequence[str] | None = None,
+    device: Any = None,
+    shuffle: int | None = None,
+    window_rows: int | None = None,
+    block_rows: int | None = None,
+    rank: int = 0,
+    world: int = 1,
+    drop_last: bool = False,
+    threads: int | None = None,
+    ahead: int = 2,
+    connection: Connection | None = None,
+) -> Loader:
+    """Batches of the rows of Arrow files, or of a query, as tensors by column.
+
+    ``source`` is an Arrow file, a folder of them, several of both, a relation, or a query of SQL. ``device`` says what the
+    batches are: NumPy's arrays (``None``), or tensors of torch (``"cpu"``, ``"cuda"``, ``"cuda:1"``). ``shuffle`` is a seed; without
+    one rows come in their order. Of ``world`` ranks, ``rank`` gets its share of the rows. Columns that are lists of so many floats, or bytes of one
+    length, are tensors of two dimensions.
+
+    A loader is iterated once for each epoch. :meth:`Loader.state_dict` says where it is, :meth:`Loader.load_state_dict` goes
+    there, in another process, too.
+
+    >>> import headrace
+    >>> batches = headrace.loader("select value as x from range(0, 10)", 4)
+    >>> [batch["x"].tolist() for batch in batches]
+    [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    """
+    if batch_size < 1 or ahead < 1 or not 0 <= rank < world:
+        raise InterfaceError(f"batch_size {batch_size}, ahead {ahead}, rank {rank} of {world}: what is counted is 1 at least")
+    rows: _Files | _Query
+    if _is_query(source):
+        rows = _Query(source, columns, connection)
+    else:
+        paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)  # type: ignore[arg-type]
+        rows = _Files([os.fspath(path) for path in paths], columns, block_rows)
+    width = max(rows.row_bytes, 1)
+    wanted = window_rows or WINDOW_BYTES // width
+    window = max(wanted // batch_size, 1) * batch_size
+    reads = threads or min(32, (os.cpu_count() or 1) + 1)
+    shared = (batch_size, window, shuffle, rank, world, drop_last, reads, ahead)
+    return Loader(rows, _target(device), *shared)
+
+
+def _is_query(source: Any) -> bool:
+    if not isinstance(source, str):
+        return hasattr(source, "to_arrow_reader")
+    return " " in source.strip() and not os.path.exists(source)
+
+
+class Loader:
+    """What :func:`headrace.loader` makes."""
+
+    def __init__(
+        self,
+        rows: _Files | _Query,
+        target: _Target,
+        batch_size: int,
+        window_rows: int,
+        seed: int | None,
+        rank: int,
+        world: int,
+        drop_last: bool,
+        threads: int,
+        ahead: int,
+    ) -> None:
+        self._rows = rows
+        self._target = target
+        self._batch_size = batch_size
+        self._window_rows = window_rows
+        self._seed = seed
+        self._rank, self._world = rank, world
+        self._drop_last = drop_last
+        self._threads, self._ahead = threads, ahead
+        self._epoch, self._batch = 0, 0
+        self._spent = {"bytes": 0, "seconds": 0.0, "waited_s": 0.0, "batches": 0}
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        rows = self._rows.count(self._rank, self._world)
+        if rows is None:
+            raise TypeError("the rows of a query are not known beforehand")
+        return rows // self._batch_size if self._drop_last else -(-rows // self._batch_size)
+
+    def state_dict(self) -> dict[str, int]:
+        """Where it is: the epoch, and the batches of it that were handed out."""
+        return {"epoch": self._epoch, "batch": self._batch}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Goes on there, at the next iteration."""
+        self._epoch, self._batch = int(state["epoch"]), int(state["batch"])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begins an epoch, whose order follows from its number and the seed."""
+        self._epoch, self._batch = epoch, 0
+
+    def report(self) -> dict[str, Any]:
+        """What was delivered so far: bytes, seconds, GB/s (of 10^9 bytes), and how long whoever took the batches waited."""
+        seconds = self._spent["seconds"]
+        gb_per_s = self._spent["bytes"] / seconds / 1e9 if seconds else 0.0
+        return {**self._spent, "gb_per_s": gb_per_s, "way": f"{self._rows.way}, {self._target.way}"}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        started = time.perf_counter()
+        epoch, begun = self._epoch, self._batch
+        first_window = begun * self._batch_size // self._window_rows
+        skipped = begun - first_window * (self._window_rows // self._batch_size)
+        windows: queue.Queue[Any] = queue.Queue(self._ahead)
+        stop = threading.Event()
+        reading = threading.Thread(target=self._read, args=(epoch, first_window, windows, stop), daemon=True)
+        reading.start()
+        try:
+            while True:
+                waiting = time.perf_counter()
+                window = windows.get()
+                self._spent["waited_s"] += time.perf_counter() - waiting
+                if window is _END:
+                    break
+                if isinstance(window, BaseException):
+                    raise window
+                for batch in self._target.batches(window, self._batch_size, skipped, self._drop_last):
+                    self._batch += 1
+                    self._spent["batches"] += 1
+                    now = time.perf_counter()
+                    self._spent["seconds"] += now - started
+                    self._spent["bytes"] += sum(_nbytes(values) for values in batch.values())
+                    yield batch
+                    started = time.perf_counter()
+                skipped = 0
+            self._rows.check_unchanged()
+            self._epoch, self._batch = epoch + 1, 0
+        finally:
+            stop.set()
+            while reading.is_alive():
+                # It may wait for room.
+                try:
+                    windows.get(timeout=0.01)
+                except queue.Empty:
+                    continue
+
+    def _read(self, epoch: int, first: int, windows: queue.Queue[Any], stop: threading.Event) -> None:
+        """Reads windows ahead, as long as somebody wants them."""
+        try:
+            with ThreadPoolExecutor(self._threads) as pool:
+                share = (self._rank, self._world)
+                plan = self._rows.windows(epoch, first, self._window_rows, share, self._seed)
+                pending: list[tuple[Any, Any, Any]] = []
+                for number, rows, fill in plan:
+                    if stop.is_set():
+                        return
+                    memory = self._target.memory(self._rows.columns, rows)
+                    order = None
+                    if self._seed is not None:
+                        order = pool.submit(_order, rows, self._seed, epoch, self._rank, number)
+                    pending.append((memory, fill(pool, memory), order))
+                    while len(pending) > self._ahead:
+                        self._put(pending.pop(0), windows, stop)
+                while pending:
+                    self._put(pending.pop(0), windows, stop)
+            windows.put(_END)
+        except BaseException as error:  # it belongs to whoever iterates
+            windows.put(error)
+
+    def _put(self, pending: tuple[Any, list[Future[None]], Any], windows: queue.Queue[Any], stop: threading.Event) -> None:
+        memory, reads, order = pending
+        for read in reads:
+            read.result()
+        if not stop.is_set():
+            windows.put(self._target.window(memory, order.result() if order is not None else None))
+
+
+def _nbytes(values: Any) -> int:
+    return int(values.nbytes)
+
+
+def _order(rows: int, seed: int, epoch: int, rank: int, window: int) -> Any:
+    """The order of a window's rows."""
+    return _generator(seed, epoch, 1 + rank, window).permutation(rows)
+
+
+def _generator(seed: int, *words: int) -> Any:
+    import numpy
+
+    return numpy.random.Generator(numpy.random.PCG64([seed, *words]))
+
+
+class _Files:
+    """Rows of Arrow files, in blocks."""
+
+    way = "read by threads as they lie"
+
+    def __init__(self, paths: list[str], columns: Sequence[str] | None, block_rows: int | None) -> None:
+        self._chunks = _headrace.Chunks(paths, list(columns) if columns is not None else None)
+        self.columns = [(name, dtype, items) for name, dtype, items in self._chunks.columns]
+        self._widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in self.columns]
+        self.row_bytes = sum(self._widths)
+        block = block_rows or max(BLOCK_BYTES // max([*self._widths, 1]), 1)
+        self._blocks = [
+            (chunk, first, min(block, rows - first))
+            for chunk, rows in enumerate(self._chunks.rows)
+            for first in range(0, rows, block)
+        ]
+        self._total = sum(rows for _, _, rows in self._blocks)
+
+    def check_unchanged(self) -> None:
+        self._chunks.check_unchanged()
+
+    def count(self, rank: int, world: int) -> int | None:
+        first, last = self._share(rank, world)
+        return last - first
+
+    def _share(self, rank: int, world: int) -> tuple[int, int]:
+        return self._total * rank // world, self._total * (rank + 1) // world
+
+    def windows(
+        self, epoch: int, first: int, window_rows: int, share: tuple[int, int], seed: int | None
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Number, rows, and what fills its memory, of each window from the first one on."""
+        blocks = self._blocks
+        if seed is not None:
+            blocks = [blocks[at] for at in _generator(seed, epoch, 0).permutation(len(blocks))]
+        ends = []
+        end = 0
+        for _, _, rows in blocks:
+            end += rows
+            ends.append(end)
+        begin, last = self._share(*share)
+        number = first
+        at = begin + first * window_rows
+        while at < last:
+            rows = min(window_rows, last - at)
+            pieces = self._pieces(blocks, ends, at, at + rows)
+            yield number, rows, lambda pool, memory, pieces=pieces: self._fill(pool, memory, pieces)
+            at += rows
+            number += 1
+
+    @staticmethod
+    def _pieces(
+        blocks: list[tuple[int, int, int]], ends: list[int], begin: int, end: int
+    ) -> list[tuple[int, int, int, int]]:
+        """Chunk, first row, rows and place in the window of what lies between two rows of the epoch."""
+        pieces = []
+        nth = bisect_right(ends, begin)
+        at = begin
+        while at < end:
+            chunk, first, rows = blocks[nth]
+            skip = at - (ends[nth] - rows)
+            take = min(rows - skip, end - at)
+            pieces.append((chunk, first + skip, take, at - begin))
+            at += take
+            nth += 1
+        return pieces
+
+    def _fill(self, pool: ThreadPoolExecutor, memory: Any, pieces: list[tuple[int, int, int, int]]) -> list[Future[None]]:
+        return [
+            pool.submit(self._chunks.read, (chunk, column), (first, rows), buffer, place * width)
+            for chunk, first, rows, place in pieces
+            for column, (buffer, width) in enumerate(zip(memory.buffers, self._widths, strict=True))
+        ]
+
+
+class _Query:
+    """Rows of a query, in the order in which they come."""
+
+    way = "rows of a query, copied once"
+
+    def __init__(self, source: Any, columns: Sequence[str] | None, connection: Connection | None) -> None:
+        if isinstance(source, str):
+            from headrace import _connection
+
+            relation = (connection or _connection.default_connection()).sql(source)
+        else:
+            relation = source
+        self._relation = relation.select(*columns) if columns is not None else relation
+        reader = self._relation.limit(0).to_arrow_reader()
+        self.columns = [_of_arrow(field) for field in reader.schema]
+        self.row_bytes = sum(_itemsize(dtype) * (items or 1) for _, dtype, items in self.columns)
+
+    def check_unchanged(self) -> None:
+        """The engine has looked."""
+
+    def count(self, rank: int, world: int) -> int | None:
+        return None
+
+    def windows(
+        self, epoch: int, first: int, window_rows: int, share: tuple[int, int], seed: int | None
+    ) -> Iterator[tuple[int, int, Any]]:
+        """As of files; windows are dealt to the ranks in turn."""
+        rank, world = share
+        held: list[list[Any]] = []
+        rows, number = 0, 0
+        for batch in self._relation.to_arrow_reader():
+            held.append([_as_numpy(batch.column(at), dtype, items) for at, (_, dtype, items) in enumerate(self.columns)])
+            rows += batch.num_rows
+            while rows >= window_rows:
+                window, held = _cut(held, window_rows)
+                rows -= window_rows
+                if number % world == rank and number // world >= first:
+                    yield number // world, window_rows, _copied(window)
+                number += 1
+        if rows and number % world == rank and number // world >= first:
+            yield number // world, rows, _copied(held)
+
+
+def _cut(held: list[list[Any]], rows: int) -> tuple[list[list[Any]], list[list[Any]]]:
+    """The first rows, and the rest."""
+    window, left = [], rows
+    for place, part in enumerate(held):
+        own = len(part[0])
+        if own > left:
+            window.append([values[:left] for values in part])
+            return window, [[values[left:] for values in part], *held[place + 1 :]]
+        window.append(part)
+        left -= own
+    return window, []
+
+
+def _copied(window: list[list[Any]]) -> Any:
+    def fill(pool: ThreadPoolExecutor, memory: Any) -> list[Future[None]]:
+        def copy(column: int, values: Any) -> None:
+            at = 0
+            for part in window:
+                values[at : at + len(part[column])] = part[column]
+                at += len(part[column])
+
+        return [pool.submit(copy, column, values) for column, values in enumerate(memory.arrays)]
+
+    return fill
+
+
+def _of_arrow(field: Any) -> tuple[str, str, int | None]:
+    import pyarrow
+
+    of = field.type
+    if pyarrow.types.is_fixed_size_list(of):
+        return field.name, _dtype(field.name, of.value_type), of.list_size
+    if pyarrow.types.is_fixed_size_binary(of):
+        return field.name, "uint8", of.byte_width
+    return field.name, _dtype(field.name, of), None
+
+
+def _dtype(name: str, of: Any) -> str:
+    try:
+        dtype = str(of.to_pandas_dtype().__name__)
+    except (NotImplementedError, AttributeError):
+        dtype = ""
+    if dtype not in _WIDTHS:
+        raise NotSupportedError(f"column {name}: tensors have no type for {of}; cast it, to a double for example")
+    return dtype
+
+
+def _as_numpy(column: Any, dtype: str, items: int | None) -> Any:
+    import numpy
+
+    if column.null_count:
+        raise NotSupportedError("tensors have no NULLs; coalesce(column, value) gives them one")
+    if items is None:
+        return column.to_numpy(zero_copy_only=False)
+    if dtype == "uint8" and not hasattr(column, "flatten"):
+        data = numpy.frombuffer(column.buffers()[1], numpy.uint8)
+        return data[column.offset * items : (column.offset + len(column)) * items].reshape(-1, items)
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(-1, items)
+
+
+_WIDTHS = {
+    "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
+    "float32": 4, "float64": 8,
+}  # fmt: skip
+
+
+def _itemsize(dtype: str) -> int:
+    return _WIDTHS[dtype]
+
+
+class _Memory:
+    """Where the columns of a window are read to."""
+
+    def __init__(self, columns: list[tuple[str, str, int | None]], rows: int, buffers: list[Any]) -> None:
+        self.columns, self.rows, self.buffers = columns, rows, buffers
+
+    @property
+    def arrays(self) -> list[Any]:
+        """The buffers as NumPy's arrays of the columns' types."""
+        views = []
+        for (_, dtype, items), buffer in zip(self.columns, self.buffers, strict=True):
+            bytes_ = self.rows * _itemsize(dtype) * (1 if items is None else items)
+            values = buffer[:bytes_].view(dtype)
+            views.append(values if items is None else values.reshape(self.rows, items))
+        return views
+
+
+class _Target:
+    """What batches are: NumPy's arrays, in memory that is the window's own."""
+
+    way = "into NumPy's arrays"
+
+    def memory(self, columns: list[tuple[str, str, int | None]], rows: int) -> _Memory:
+        import numpy
+
+        widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
+        return _Memory(columns, rows, [numpy.empty(rows * width, numpy.uint8) for width in widths])
+
+    def window(self, memory: _Memory, order: Any) -> Any:
+        """A window that has been read."""
+        names = [name for name, _, _ in memory.columns]
+        return memory.rows, dict(zip(names, memory.arrays, strict=True)), order, None
+
+    def batches(self, window: Any, size: int, skipped: int, drop_last: bool) -> Iterator[dict[str, Any]]:
+        rows, columns, order, ready = window
+        self.wait(columns, order, ready)
+        for first in range(skipped * size, rows, size):
+            last = min(first + size, rows)
+            if drop_last and last - first < size:
+                return
+            if order is None:
+                yield {name: values[first:last] for name, values in columns.items()}
+            else:
+                taken = order[first:last]
+                yield {name: self.take(values, taken) for name, values in columns.items()}
+
+    def wait(self, columns: dict[str, Any], order: Any, ready: Any) -> None:
+        """Until the window is there."""
+
+    def take(self, values: Any, order: Any) -> Any:
+        return values.take(order, axis=0)
+
+
+class _Torch(_Target):
+    """Tensors of torch in host memory."""
+
+    way = "into tensors"
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+
+    def window(self, memory: _Memory, order: Any) -> Any:
+        rows, columns, order, ready = super().window(memory, order)
+        tensors = {name: self.torch.from_numpy(values) for name, values in columns.items()}
+        return rows, tensors, None if order is None else self.torch.from_numpy(order), ready
+
+    def take(self, values: Any, order: Any) -> Any:
+        return values.index_select(0, order)
+
+
+class _Cuda(_Torch):
+    """Tensors in a GPU's memory: read into pinned memory, from where the GPU fetches them."""
+
+    way = "pinned, copied by the GPU"
+
+    def __init__(self, torch: Any, device: Any) -> None:
+        super().__init__(torch)
+        self.device = device
+        self.stream = torch.cuda.Stream(device)
+        self.lock = threading.Lock()
+        self.free: list[tuple[int, Any, Any]] = []
+
+    def memory(self, columns: list[tuple[str, str, int | None]], rows: int) -> _Memory:
+        widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
+        buffers = [self._pinned(rows * width) for width in widths]
+        memory = _Memory(columns, rows, [buffer.numpy() for buffer in buffers])
+        memory.pinned = buffers  # type: ignore[attr-defined]
+        return memory
+
+    def _pinned(self, bytes_: int) -> Any:
+        """Pinned memory of so many bytes, or more, from which nothing is copied any more: to pin some takes longer than a copy."""
+        with self.lock:
+            fitting = [at for at, (size, _, _) in enumerate(self.free) if bytes_ <= size <= 2 * bytes_ + 4096]
+            found = self.free.pop(fitting[0]) if fitting else None
+        if found is not None:
+            found[2].synchronize()
+            return found[1]
+        return self.torch.empty(bytes_, dtype=self.torch.uint8, pin_memory=True)
+
+    def window(self, memory: _Memory, order: Any) -> Any:
+        torch = self.torch
+        tensors = {}
+        with torch.cuda.stream(self.stream):
+            for (name, _, _), values in zip(memory.columns, memory.arrays, strict=True):
+                tensors[name] = torch.from_numpy(values).to(self.device, non_blocking=True)
+            if order is not None:
+                order = torch.from_numpy(order).to(self.device)
+            ready = torch.cuda.Event()
+            ready.record(self.stream)
+        with self.lock:
+            self.free.extend((buffer.numel(), buffer, ready) for buffer in memory.pinned)  # type: ignore[attr-defined]
+        return memory.rows, tensors, order, ready
+
+    def wait(self, columns: dict[str, Any], order: Any, ready: Any) -> None:
+        current = self.torch.cuda.current_stream(self.device)
+        current.wait_event(ready)
+        for values in [*columns.values(), *([] if order is None else [order])]:
+            # Its memory was taken in the stream of the copies.
+            values.record_stream(current)
+
+
+def _target(device: Any) -> _Target:
+    if device is None:
+        return _Target()
+    try:
+        import torch
+    except ImportError:
+        raise InterfaceError(f"device {device!r}: tensors need torch\nhint: pip install torch, or device=None for NumPy's arrays") from None
+    found = torch.device(device)
+    if found.type == "cpu":
+        return _Torch(torch)
+    if found.type == "cuda":
+        if not torch.cuda.is_available():
+            raise InterfaceError(f"device {device!r}: torch sees no GPU")
+        return _Cuda(torch, torch.device("cuda", found.index or 0))
+    raise NotSupportedError(f"device {device!r}: tensors are made for cpu and cuda")
