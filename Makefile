@@ -8,8 +8,8 @@ export PG_CONFIG ?= $(shell command -v pg_config)
 
 demo:
 	scripts/setup build
-	cargo build --locked --package headrace-cli
-	$(HEADRACE) demo
+	cargo build --locked --profile demo --package headrace-cli
+	$(TARGET)/demo/headrace demo
 
 # What is cheap first: formatting and clippy before any test is built.
 test:

@@ -88,11 +88,12 @@ impl Chunks {
     fn read(
         &self,
         py: Python<'_>,
-        (chunk, column): (usize, usize),
-        (first_row, rows): (u64, u64),
+        place: (usize, usize),
+        rows: (u64, u64),
         buffer: PyBuffer<u8>,
         at: usize,
     ) -> PyResult<()> {
+        let ((chunk, column), (first_row, rows)) = (place, rows);
         let wrong = |cause: String| failures::of_value(py, Class::Setting, cause);
         let (Some(&place), Some(column)) = (self.places.get(chunk), self.columns.get(column))
         else {

@@ -137,7 +137,7 @@ def test_batches_without_an_order_are_not_copied(path):
 @pytest.mark.parametrize("shuffle", [None, 4])
 def test_rows_of_a_query(table, path, shuffle):
     with headrace.connect(path.parent) as con:
-        sql = "select id, label, v, fp from t where id % 2 = 0"
+        sql = "select id, label, v, fp from t where id % 2 = 0 order by id"
         loader = headrace.loader(sql, 300, shuffle=shuffle, window_rows=900, connection=con)
         found = matches(together(loader), table)
         assert sorted(found) == list(range(0, ROWS, 2))

@@ -11,6 +11,7 @@ epoch, and its neighbours in the file come at other times, yet all reads are of 
 
 from __future__ import annotations
 
+import importlib
 import os
 import queue
 import threading
@@ -56,10 +57,11 @@ def loader(
 
     ``source`` is an Arrow file, a folder of them, several of both, a relation, or a query of SQL. ``device`` says what the
     batches are: NumPy's arrays (``None``), or tensors of torch (``"cpu"``, ``"cuda"``, ``"cuda:1"``). ``shuffle`` is a seed; without
-    one rows come in their order. Of ``world`` ranks, ``rank`` gets its share of the rows. Columns that are lists of so many floats, or bytes of one
+    one rows come in their order. (A query has one if it says ORDER BY; else its rows come as they are found, and no seed brings them
+    back.) Of ``world`` ranks, ``rank`` gets its share of the rows. Columns that are lists of so many floats, or bytes of one
     length, are tensors of two dimensions.
 
-    A loader is iterated once for each epoch. :meth:`Loader.state_dict` says where it is, :meth:`Loader.load_state_dict` goes
+    A loader is iterated once for each epoch; left before its end, it goes on there. :meth:`Loader.state_dict` says where it is, :meth:`Loader.load_state_dict` goes
     there, in another process, too.
 
     >>> import headrace
@@ -73,7 +75,8 @@ def loader(
     if _is_query(source):
         rows = _Query(source, columns, connection)
     else:
-        paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)  # type: ignore[arg-type]
+        given: Any = source
+        paths = [given] if isinstance(given, (str, os.PathLike)) else list(given)
         rows = _Files([os.fspath(path) for path in paths], columns, block_rows)
     width = max(rows.row_bytes, 1)
     wanted = window_rows or WINDOW_BYTES // width
@@ -220,8 +223,7 @@ def _order(rows: int, seed: int, epoch: int, rank: int, window: int) -> Any:
 
 
 def _generator(seed: int, *words: int) -> Any:
-    import numpy
-
+    numpy = importlib.import_module("numpy")
     return numpy.random.Generator(numpy.random.PCG64([seed, *words]))
 
 
@@ -309,10 +311,10 @@ class _Query:
         if isinstance(source, str):
             from headrace import _connection
 
-            relation = (connection or _connection.default_connection()).sql(source)
+            relation: Any = (connection or _connection.default_connection()).sql(source)
         else:
             relation = source
-        self._relation = relation.select(*columns) if columns is not None else relation
+        self._relation: Any = relation.select(*columns) if columns is not None else relation
         reader = self._relation.limit(0).to_arrow_reader()
         self.columns = [_of_arrow(field) for field in reader.schema]
         self.row_bytes = sum(_itemsize(dtype) * (items or 1) for _, dtype, items in self.columns)
@@ -370,12 +372,11 @@ def _copied(window: list[list[Any]]) -> Any:
 
 
 def _of_arrow(field: Any) -> tuple[str, str, int | None]:
-    import pyarrow
-
+    types = importlib.import_module("pyarrow").types
     of = field.type
-    if pyarrow.types.is_fixed_size_list(of):
+    if types.is_fixed_size_list(of):
         return field.name, _dtype(field.name, of.value_type), of.list_size
-    if pyarrow.types.is_fixed_size_binary(of):
+    if types.is_fixed_size_binary(of):
         return field.name, "uint8", of.byte_width
     return field.name, _dtype(field.name, of), None
 
@@ -391,13 +392,12 @@ def _dtype(name: str, of: Any) -> str:
 
 
 def _as_numpy(column: Any, dtype: str, items: int | None) -> Any:
-    import numpy
-
     if column.null_count:
         raise NotSupportedError("tensors have no NULLs; coalesce(column, value) gives them one")
     if items is None:
         return column.to_numpy(zero_copy_only=False)
     if dtype == "uint8" and not hasattr(column, "flatten"):
+        numpy = importlib.import_module("numpy")
         data = numpy.frombuffer(column.buffers()[1], numpy.uint8)
         return data[column.offset * items : (column.offset + len(column)) * items].reshape(-1, items)
     return column.flatten().to_numpy(zero_copy_only=False).reshape(-1, items)
@@ -418,6 +418,8 @@ class _Memory:
 
     def __init__(self, columns: list[tuple[str, str, int | None]], rows: int, buffers: list[Any]) -> None:
         self.columns, self.rows, self.buffers = columns, rows, buffers
+        # Tensors of the same memory.
+        self.pinned: list[Any] = []
 
     @property
     def arrays(self) -> list[Any]:
@@ -436,8 +438,7 @@ class _Target:
     way = "into NumPy's arrays"
 
     def memory(self, columns: list[tuple[str, str, int | None]], rows: int) -> _Memory:
-        import numpy
-
+        numpy = importlib.import_module("numpy")
         widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
         return _Memory(columns, rows, [numpy.empty(rows * width, numpy.uint8) for width in widths])
 
@@ -499,7 +500,7 @@ class _Cuda(_Torch):
         widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
         buffers = [self._pinned(rows * width) for width in widths]
         memory = _Memory(columns, rows, [buffer.numpy() for buffer in buffers])
-        memory.pinned = buffers  # type: ignore[attr-defined]
+        memory.pinned = buffers
         return memory
 
     def _pinned(self, bytes_: int) -> Any:
@@ -523,7 +524,7 @@ class _Cuda(_Torch):
             ready = torch.cuda.Event()
             ready.record(self.stream)
         with self.lock:
-            self.free.extend((buffer.numel(), buffer, ready) for buffer in memory.pinned)  # type: ignore[attr-defined]
+            self.free.extend((buffer.numel(), buffer, ready) for buffer in memory.pinned)
         return memory.rows, tensors, order, ready
 
     def wait(self, columns: dict[str, Any], order: Any, ready: Any) -> None:
@@ -538,7 +539,7 @@ def _target(device: Any) -> _Target:
     if device is None:
         return _Target()
     try:
-        import torch
+        torch = importlib.import_module("torch")
     except ImportError:
         raise InterfaceError(f"device {device!r}: tensors need torch\nhint: pip install torch, or device=None for NumPy's arrays") from None
     found = torch.device(device)
