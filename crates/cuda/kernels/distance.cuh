@@ -26,38 +26,88 @@ HR_DEVICE void load_quad(u32 (&out)[4], const void* from)
 inline void load_quad(u32 (&out)[4], const void* from) { stream_words(out, from); }
 #endif
 
-// Four words of two values. Both begin at a multiple of 16 bytes and are as long.
-struct Quads {
-    u32 left[4], right[4];
-};
-
 HR_DEVICE bool lies_in_quads(const Text& a, const Text& b)
 {
     return ((reinterpret_cast<u64>(a.at) | reinterpret_cast<u64>(b.at) | a.bytes | b.bytes) & 15u) == 0;
 }
 
-HR_DEVICE Quads quads(const Text& a, const Text& b, u32 at)
+// Calls `each(n, left, right)` for the quads of two values that lie in them and are as long.
+template <typename Each>
+HR_DEVICE void for_each_own_quad(const Text& a, const Text& b, const Each& each)
 {
-    Quads both;
-    load_quad(both.left, a.at + 16 * at);
-    load_quad(both.right, b.at + 16 * at);
-    return both;
+#pragma unroll 4
+    for (u32 n = 0; n < a.bytes / 16; ++n) {
+        u32 left[4], right[4];
+        load_quad(left, a.at + 16 * n);
+        load_quad(right, b.at + 16 * n);
+        each(n, left, right);
+    }
 }
+
+#if defined(HEADRACE_HOST_SHIM) || defined(HR_UNSTAGED)
+template <typename Each>
+HR_DEVICE void for_each_quad(const Text& a, const Text& b, const Each& each) { for_each_own_quad(a, b, each); }
+#else
+// Quads of a row that a warp loads at a time. A block of 1024 threads has 1 KB of shared memory a warp for them, others 2 KB.
+constexpr u32 STAGED = BLOCK_THREADS <= 512 ? 4 : 2;
+
+struct alignas(16) Quad {
+    u32 words[4];
+};
+
+// Where a quad of a thread's row lies: neighbours do not meet in a bank, neither as they are written nor as they are read.
+HR_DEVICE u32 staged_at(u32 row, u32 quad) { return row * STAGED + (quad ^ (row / (8 / STAGED)) % STAGED); }
+
+// As `for_each_own_quad`. A warp whose threads are all here loads the rows of its threads together, a piece of each at a time:
+// a thread that reads a row of its own touches a line of the cache for each 16 bytes.
+template <typename Each>
+HR_DEVICE void for_each_quad(const Text& a, const Text& b, const Each& each)
+{
+    const u32 mask = __activemask();
+    const bool fits = a.bytes == b.bytes && a.bytes % (16 * STAGED) == 0;
+    if (mask != ~0u || !__all_sync(mask, fits)) {
+        for_each_own_quad(a, b, each);
+        return;
+    }
+    __shared__ Quad stage[BLOCK_THREADS / 32][32 * STAGED];
+    Quad* own = stage[threadIdx.x / 32];
+    const u32 lane = threadIdx.x % 32, quad = lane % STAGED;
+    const u8* from[STAGED];
+#pragma unroll
+    for (u32 k = 0; k < STAGED; ++k) {
+        const u32 row = k * (32 / STAGED) + lane / STAGED;
+        from[k] = reinterpret_cast<const u8*>(__shfl_sync(mask, reinterpret_cast<u64>(a.at), row)) + 16 * quad;
+    }
+    for (u32 n = 0; n < a.bytes / 16; n += STAGED) {
+#pragma unroll
+        for (u32 k = 0; k < STAGED; ++k) {
+            stream_words(own[staged_at(k * (32 / STAGED) + lane / STAGED, quad)].words, from[k] + 16 * n);
+        }
+        __syncwarp();
+#pragma unroll
+        for (u32 k = 0; k < STAGED; ++k) {
+            const Quad left = own[staged_at(lane, k)];
+            u32 right[4];
+            load_quad(right, b.at + 16 * (n + k));
+            each(n + k, left.words, right);
+        }
+        __syncwarp();
+    }
+}
+#endif
 
 // Calls `each(left, right)` for the words of two values that are as long.
 template <typename Each>
 HR_DEVICE void for_each_word(const Text& a, const Text& b, const Each& each)
 {
-    const u32 bytes = a.bytes < b.bytes ? a.bytes : b.bytes;
     if (lies_in_quads(a, b)) {
-#pragma unroll 4
-        for (u32 at = 0; at < bytes / 16; ++at) {
-            const Quads both = quads(a, b, at);
+        for_each_quad(a, b, [&](u32, const u32 (&left)[4], const u32 (&right)[4]) {
 #pragma unroll
-            for (u32 k = 0; k < 4; ++k) each(both.left[k], both.right[k]);
-        }
+            for (u32 k = 0; k < 4; ++k) each(left[k], right[k]);
+        });
         return;
     }
+    const u32 bytes = a.bytes < b.bytes ? a.bytes : b.bytes;
     for (u32 word = 0; 4 * word < bytes; ++word) each(text_word(a, word), text_word(b, word));
 }
 
@@ -111,33 +161,35 @@ template <> HR_DEVICE f64 float_of<f64>(const u32* words, u32 nth)
     return bits_as<f64>(u64(words[2 * nth]) | u64(words[2 * nth + 1]) << 32);
 }
 
-// Calls `each(lane, left, right)` for the floats of two vectors that are as long. Eight at a time, so that the lanes stay
-// in registers.
+// Calls `each(lane, left, right)` for the floats of two vectors that are as long.
 template <typename Float, typename Each>
 HR_DEVICE void for_each_float(const Text& a, const Text& b, const Each& each)
 {
+    constexpr u32 FLOATS = 16 / u32(sizeof(Float));
+    if (lies_in_quads(a, b)) {
+        for_each_quad(a, b, [&](u32 n, const u32 (&left)[4], const u32 (&right)[4]) {
+            // The lanes stay in registers: which of them a quad's floats go to is told where it is compiled.
+#pragma unroll
+            for (u32 part = 0; part < 8 / FLOATS; ++part) {
+                if (n % (8 / FLOATS) != part) continue;
+#pragma unroll
+                for (u32 k = 0; k < FLOATS; ++k) {
+                    each(part * FLOATS + k, float_of<Float>(left, k), float_of<Float>(right, k));
+                }
+            }
+        });
+        return;
+    }
+    // Eight floats at a time, likewise.
     constexpr u32 WORDS = 2 * u32(sizeof(Float));
     const u32 bytes = a.bytes < b.bytes ? a.bytes : b.bytes;
-    const bool in_quads = lies_in_quads(a, b);
     for (u32 first = 0; 4 * first < bytes; first += WORDS) {
         u32 left[WORDS], right[WORDS];
 #pragma unroll
-        for (u32 word = 0; word < WORDS; word += 4) {
-            if (in_quads && 4 * (first + word) < bytes) {
-                const Quads both = quads(a, b, (first + word) / 4);
-#pragma unroll
-                for (u32 k = 0; k < 4; ++k) {
-                    left[word + k] = both.left[k];
-                    right[word + k] = both.right[k];
-                }
-                continue;
-            }
-#pragma unroll
-            for (u32 k = 0; k < 4; ++k) {
-                const bool is_there = 4 * (first + word + k) < bytes;
-                left[word + k] = is_there ? text_word(a, first + word + k) : 0;
-                right[word + k] = is_there ? text_word(b, first + word + k) : 0;
-            }
+        for (u32 k = 0; k < WORDS; ++k) {
+            const bool is_there = 4 * (first + k) < bytes;
+            left[k] = is_there ? text_word(a, first + k) : 0;
+            right[k] = is_there ? text_word(b, first + k) : 0;
         }
 #pragma unroll
         for (u32 lane = 0; lane < 8; ++lane) {

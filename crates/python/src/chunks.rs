@@ -1,11 +1,14 @@
 //! Columns of Arrow files as they lie, read into memory of the caller: what feeds learners.
 
+use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_schema::{DataType, TimeUnit};
 use headrace_engine::failure::Class;
 use headrace_format::FormatError;
 use headrace_format::arrow::ArrowTable;
+use headrace_io::random::{GAMMA, mixed};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -84,46 +87,135 @@ impl Chunks {
         self.places.iter().map(rows).collect()
     }
 
-    /// Reads a column of some rows of a chunk into a buffer, from a byte on.
+    /// Reads pieces of all columns, each into its buffer, on so many threads. A piece is its chunk, its first row there, its
+    /// rows, and the row of the buffers at which it begins.
     fn read(
         &self,
         py: Python<'_>,
-        place: (usize, usize),
-        rows: (u64, u64),
-        buffer: PyBuffer<u8>,
-        at: usize,
+        pieces: Vec<(usize, u64, u64, u64)>,
+        buffers: Vec<PyBuffer<u8>>,
+        threads: usize,
     ) -> PyResult<()> {
-        let ((chunk, column), (first_row, rows)) = (place, rows);
         let wrong = |cause: String| failures::of_value(py, Class::Setting, cause);
-        let (Some(&place), Some(column)) = (self.places.get(chunk), self.columns.get(column))
-        else {
-            return Err(wrong(format!("chunk {chunk}, column {column}")));
-        };
-        let bytes =
-            usize::try_from(rows).ok().and_then(|rows| rows.checked_mul(column.width_bytes));
-        let end =
-            bytes.and_then(|bytes| at.checked_add(bytes)).filter(|end| *end <= buffer.len_bytes());
-        let (Some(bytes), Some(_)) = (bytes, end) else {
-            return Err(wrong(format!("{rows} rows in {} bytes from {at} on", buffer.len_bytes())));
-        };
-        if buffer.readonly() || !buffer.is_c_contiguous() {
-            return Err(wrong("the buffer is read-only, or not contiguous".into()));
+        if buffers.len() != self.columns.len() {
+            return Err(wrong(format!(
+                "{} buffers of {} columns",
+                buffers.len(),
+                self.columns.len()
+            )));
         }
-        let to = buffer.buf_ptr().cast::<u8>() as usize + at;
-        let range = first_row..first_row.saturating_add(rows);
-        py.detach(|| {
-            // SAFETY: the range lies within the buffer, which is writable, contiguous and held by `buffer` until the end of
-            // the call. Who hands a buffer to this class of the package's own lets nobody else read or write it meanwhile.
-            let into = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, bytes) };
-            self.table.read_plain(place, column.number, range, into)
-        })
-        .map_err(|error| raised(py, &error))
+        let mut reads = Vec::with_capacity(pieces.len() * buffers.len());
+        for (column, buffer) in self.columns.iter().zip(&buffers) {
+            if buffer.readonly() || !buffer.is_c_contiguous() {
+                return Err(wrong(format!(
+                    "the buffer of {} is read-only, or in parts",
+                    column.name
+                )));
+            }
+            for &(chunk, first_row, rows, at) in &pieces {
+                let read = self.read_of(column, (chunk, first_row, rows, at), buffer);
+                reads.push(read.ok_or_else(|| {
+                    wrong(format!(
+                        "{rows} rows of chunk {chunk} at row {at} of {} bytes",
+                        buffer.len_bytes()
+                    ))
+                })?);
+            }
+        }
+        py.detach(|| self.read_all(&reads, threads)).map_err(|error| raised(py, &error))
     }
 
     /// An error if a file has changed since it was opened.
     fn check_unchanged(&self, py: Python<'_>) -> PyResult<()> {
         self.table.check_unchanged().map_err(|error| raised(py, &error))
     }
+}
+
+/// A read of some values into memory.
+struct Read {
+    place: (usize, usize),
+    column: usize,
+    rows: Range<u64>,
+    address: usize,
+    bytes: usize,
+}
+
+impl Chunks {
+    /// The read of a piece; `None`: there is no such chunk, or the buffer has no room for it.
+    fn read_of(
+        &self,
+        column: &Column,
+        (chunk, first_row, rows, at): (usize, u64, u64, u64),
+        buffer: &PyBuffer<u8>,
+    ) -> Option<Read> {
+        let place = *self.places.get(chunk)?;
+        let bytes = |rows: u64| usize::try_from(rows).ok()?.checked_mul(column.width_bytes);
+        let (first_byte, bytes) = (bytes(at)?, bytes(rows)?);
+        let end = first_byte.checked_add(bytes)?;
+        let rows = first_row..first_row.checked_add(rows)?;
+        let address = buffer.buf_ptr() as usize + first_byte;
+        (end <= buffer.len_bytes()).then_some(Read {
+            place,
+            column: column.number,
+            rows,
+            address,
+            bytes,
+        })
+    }
+
+    /// Each thread takes the next read until none is left, or one has failed.
+    fn read_all(&self, reads: &[Read], threads: usize) -> Result<(), FormatError> {
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<(), FormatError> {
+            while let Some(read) = reads.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // SAFETY: the range lies within a writable, contiguous buffer, which the caller of `read` holds until all reads
+                // are done. Pieces do not overlap, and who hands buffers to this class of the package's own lets nobody
+                // else read or write them meanwhile.
+                let into =
+                    unsafe { std::slice::from_raw_parts_mut(read.address as *mut u8, read.bytes) };
+                let done = self.table.read_plain(read.place, read.column, read.rows.clone(), into);
+                if done.is_err() {
+                    next.store(reads.len(), Ordering::Relaxed);
+                }
+                done?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let others = 1..threads.min(reads.len());
+            let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
+            let own = work();
+            let joined = others.into_iter().map(|thread| thread.join());
+            joined.fold(own, |done, joined| match joined {
+                Ok(result) => done.and(result),
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
+    }
+}
+
+/// Fills a buffer of 64-bit numbers with those below its length, in an order that follows from some words: Fisher and Yates's
+/// shuffle, with numbers of SplitMix64.
+#[pyfunction]
+pub fn shuffle(py: Python<'_>, words: Vec<u64>, buffer: PyBuffer<i64>) -> PyResult<()> {
+    if buffer.readonly() || !buffer.is_c_contiguous() {
+        let cause = "the buffer is read-only, or in parts";
+        return Err(failures::of_value(py, Class::Setting, cause));
+    }
+    let (address, count) = (buffer.buf_ptr() as usize, buffer.item_count());
+    py.detach(|| {
+        // SAFETY: a writable, contiguous buffer of so many numbers, held until the end; of its users as above.
+        let order = unsafe { std::slice::from_raw_parts_mut(address as *mut i64, count) };
+        order.iter_mut().zip(0..).for_each(|(place, number)| *place = number);
+        let seed = words.iter().fold(0, |seed, word| mixed(seed ^ mixed(word.wrapping_add(GAMMA))));
+        for (draw, last) in (1..count).rev().enumerate() {
+            let drawn = mixed(seed.wrapping_add((draw as u64).wrapping_mul(GAMMA)));
+            // The bias of one draw is below n / 2^64.
+            let at = (u128::from(drawn) * (last as u128 + 1)) >> 64;
+            order.swap(last, at as usize);
+        }
+    });
+    Ok(())
 }
 
 fn raised(py: Python<'_>, error: &FormatError) -> PyErr {

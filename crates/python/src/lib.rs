@@ -54,6 +54,7 @@ fn _headrace(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(literal, module)?)?;
+    module.add_function(wrap_pyfunction!(chunks::shuffle, module)?)?;
     module.add_class::<session::Session>()?;
     module.add_class::<rows::Rows>()?;
     module.add_class::<batches::Batches>()?;

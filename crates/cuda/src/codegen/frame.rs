@@ -29,6 +29,9 @@ pub(super) struct Parts {
     pub(super) shared_builds: usize,
 }
 
+/// Most shared memory of a block that `distance.cuh` takes.
+const STAGE_BYTES: u32 = 32 << 10;
+
 impl Generator<'_> {
     pub(super) fn into_parts(mut self, sink: &SinkPlan) -> Result<Parts> {
         if self.places.len() > usize::from(u16::MAX) {
@@ -110,6 +113,10 @@ impl Generator<'_> {
         text.line("#endif");
         text.line(format!("#define BLOCKS_PER_SM {blocks_per_sm}"));
         text.line(format!("#define HR_ROWS {rows_per_thread}u"));
+        // `distance.cuh` has shared memory of its own.
+        if self.compares_rows && self.shared.bytes + STAGE_BYTES > self.tuning.shared_bytes_max {
+            text.line("#define HR_UNSTAGED");
+        }
         text.line("#include \"headrace/pipeline.cuh\"");
         text.line("");
     }

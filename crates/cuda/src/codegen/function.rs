@@ -35,6 +35,7 @@ impl Generator<'_> {
         if let ([left, right], Some(name)) = (arguments, distance(function, arguments)) {
             let (left, right) = (self.value(left)?, self.value(right)?);
             let null = self.either_null(&left, &right);
+            self.compares_rows = true;
             return Ok(Value { code: format!("hr::{name}({}, {})", left.code, right.code), null });
         }
         let [argument] = arguments else {
@@ -69,7 +70,10 @@ impl Generator<'_> {
                 };
                 self.checked(expr, kind, &value.null, call)
             }
-            (Function::BitCount, Repr::Bytes(_)) => known(format!("hr::ones({})", value.code)),
+            (Function::BitCount, Repr::Bytes(_)) => {
+                self.compares_rows = true;
+                known(format!("hr::ones({})", value.code))
+            }
             (Function::BitCount, repr) => {
                 known(format!("hr::bit_count<{}>({})", c_type(repr)?, value.code))
             }

@@ -57,6 +57,8 @@ pub(super) struct Generator<'a> {
     pub(super) queue_step: Option<usize>,
     /// Whether they are.
     pub(super) one_by_one: bool,
+    /// Whether values of `distance.cuh` are computed.
+    pub(super) compares_rows: bool,
 }
 
 impl<'a> Generator<'a> {
@@ -94,6 +96,7 @@ impl<'a> Generator<'a> {
             left: Vec::new(),
             queue_step,
             one_by_one: false,
+            compares_rows: false,
         };
         if let BoundSink::Aggregate { keys, .. } = &bound.sink {
             generator.keys_folded = vec![false; keys.len()];

@@ -18,7 +18,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from headrace import _headrace
@@ -185,46 +185,32 @@ class Loader:
     def _read(self, epoch: int, first: int, windows: queue.Queue[Any], stop: threading.Event) -> None:
         """Reads windows ahead, as long as somebody wants them."""
         try:
-            with ThreadPoolExecutor(self._threads) as pool:
-                share = (self._rank, self._world)
-                plan = self._rows.windows(epoch, first, self._window_rows, share, self._seed)
-                pending: list[tuple[Any, Any, Any]] = []
-                for number, rows, fill in plan:
+            share = (self._rank, self._world)
+            with ThreadPoolExecutor(1) as beside:
+                for number, rows, fill in self._rows.windows(epoch, first, self._window_rows, share, self._seed):
                     if stop.is_set():
                         return
-                    memory = self._target.memory(self._rows.columns, rows)
                     order = None
                     if self._seed is not None:
-                        order = pool.submit(_order, rows, self._seed, epoch, self._rank, number)
-                    pending.append((memory, fill(pool, memory), order))
-                    while len(pending) > self._ahead:
-                        self._put(pending.pop(0), windows, stop)
-                while pending:
-                    self._put(pending.pop(0), windows, stop)
+                        order = beside.submit(_order, rows, self._seed, epoch, 1 + self._rank, number)
+                    memory = self._target.memory(self._rows.columns, rows)
+                    fill(memory, self._threads)
+                    windows.put(self._target.window(memory, None if order is None else order.result()))
             windows.put(_END)
         except BaseException as error:  # it belongs to whoever iterates
             windows.put(error)
-
-    def _put(self, pending: tuple[Any, list[Future[None]], Any], windows: queue.Queue[Any], stop: threading.Event) -> None:
-        memory, reads, order = pending
-        for read in reads:
-            read.result()
-        if not stop.is_set():
-            windows.put(self._target.window(memory, order.result() if order is not None else None))
 
 
 def _nbytes(values: Any) -> int:
     return int(values.nbytes)
 
 
-def _order(rows: int, seed: int, epoch: int, rank: int, window: int) -> Any:
-    """The order of a window's rows."""
-    return _generator(seed, epoch, 1 + rank, window).permutation(rows)
-
-
-def _generator(seed: int, *words: int) -> Any:
+def _order(rows: int, *words: int) -> Any:
+    """The numbers below some, in an order that follows from the words."""
     numpy = importlib.import_module("numpy")
-    return numpy.random.Generator(numpy.random.PCG64([seed, *words]))
+    order = numpy.empty(rows, numpy.int64)
+    _headrace.shuffle([word & (2**64 - 1) for word in words], order)
+    return order
 
 
 class _Files:
@@ -261,7 +247,7 @@ class _Files:
         """Number, rows, and what fills its memory, of each window from the first one on."""
         blocks = self._blocks
         if seed is not None:
-            blocks = [blocks[at] for at in _generator(seed, epoch, 0).permutation(len(blocks))]
+            blocks = [blocks[at] for at in _order(len(blocks), seed, epoch, 0)]
         ends = []
         end = 0
         for _, _, rows in blocks:
@@ -273,7 +259,7 @@ class _Files:
         while at < last:
             rows = min(window_rows, last - at)
             pieces = self._pieces(blocks, ends, at, at + rows)
-            yield number, rows, lambda pool, memory, pieces=pieces: self._fill(pool, memory, pieces)
+            yield number, rows, lambda memory, threads, pieces=pieces: self._chunks.read(pieces, memory.buffers, threads)
             at += rows
             number += 1
 
@@ -293,13 +279,6 @@ class _Files:
             at += take
             nth += 1
         return pieces
-
-    def _fill(self, pool: ThreadPoolExecutor, memory: Any, pieces: list[tuple[int, int, int, int]]) -> list[Future[None]]:
-        return [
-            pool.submit(self._chunks.read, (chunk, column), (first, rows), buffer, place * width)
-            for chunk, first, rows, place in pieces
-            for column, (buffer, width) in enumerate(zip(memory.buffers, self._widths, strict=True))
-        ]
 
 
 class _Query:
@@ -359,14 +338,12 @@ def _cut(held: list[list[Any]], rows: int) -> tuple[list[list[Any]], list[list[A
 
 
 def _copied(window: list[list[Any]]) -> Any:
-    def fill(pool: ThreadPoolExecutor, memory: Any) -> list[Future[None]]:
-        def copy(column: int, values: Any) -> None:
+    def fill(memory: _Memory, threads: int) -> None:
+        for column, values in enumerate(memory.arrays):
             at = 0
             for part in window:
                 values[at : at + len(part[column])] = part[column]
                 at += len(part[column])
-
-        return [pool.submit(copy, column, values) for column, values in enumerate(memory.arrays)]
 
     return fill
 
@@ -416,10 +393,8 @@ def _itemsize(dtype: str) -> int:
 class _Memory:
     """Where the columns of a window are read to."""
 
-    def __init__(self, columns: list[tuple[str, str, int | None]], rows: int, buffers: list[Any]) -> None:
-        self.columns, self.rows, self.buffers = columns, rows, buffers
-        # Tensors of the same memory.
-        self.pinned: list[Any] = []
+    def __init__(self, columns: list[tuple[str, str, int | None]], rows: int, held: list[Any], buffers: list[Any]) -> None:
+        self.columns, self.rows, self.held, self.buffers = columns, rows, held, buffers
 
     @property
     def arrays(self) -> list[Any]:
@@ -433,38 +408,72 @@ class _Memory:
 
 
 class _Target:
-    """What batches are: NumPy's arrays, in memory that is the window's own."""
+    """What batches are: NumPy's arrays. Those of a window without an order are parts of its memory; with one they are
+    copies, and the memory is read to again."""
 
     way = "into NumPy's arrays"
 
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free: list[tuple[int, Any, Any]] = []
+
     def memory(self, columns: list[tuple[str, str, int | None]], rows: int) -> _Memory:
-        numpy = importlib.import_module("numpy")
         widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
-        return _Memory(columns, rows, [numpy.empty(rows * width, numpy.uint8) for width in widths])
+        held = [self._taken(rows * width) for width in widths]
+        return _Memory(columns, rows, held, [self.as_bytes(buffer) for buffer in held])
+
+    def _taken(self, bytes_: int) -> Any:
+        """Memory of so many bytes, or more, that nobody reads any more: new memory takes longer than a copy."""
+        with self._lock:
+            fitting = [at for at, (size, _, _) in enumerate(self._free) if bytes_ <= size <= 2 * bytes_ + 4096]
+            found = self._free.pop(fitting[0]) if fitting else None
+        if found is None:
+            return self.new(bytes_)
+        if found[2] is not None:
+            found[2].synchronize()
+        return found[1]
+
+    def give_back(self, memory: _Memory, ready: Any) -> None:
+        """Memory that is free once an event has come."""
+        with self._lock:
+            self._free.extend((len(buffer), held, ready) for held, buffer in zip(memory.held, memory.buffers, strict=True))
+
+    def new(self, bytes_: int) -> Any:
+        numpy = importlib.import_module("numpy")
+        return numpy.empty(bytes_, numpy.uint8)
+
+    def as_bytes(self, held: Any) -> Any:
+        return held
 
     def window(self, memory: _Memory, order: Any) -> Any:
         """A window that has been read."""
         names = [name for name, _, _ in memory.columns]
-        return memory.rows, dict(zip(names, memory.arrays, strict=True)), order, None
+        return memory, dict(zip(names, memory.arrays, strict=True)), order, None
 
     def batches(self, window: Any, size: int, skipped: int, drop_last: bool) -> Iterator[dict[str, Any]]:
-        rows, columns, order, ready = window
+        memory, columns, order, ready = window
         self.wait(columns, order, ready)
-        for first in range(skipped * size, rows, size):
-            last = min(first + size, rows)
+        for first in range(skipped * size, memory.rows, size):
+            last = min(first + size, memory.rows)
             if drop_last and last - first < size:
-                return
+                break
             if order is None:
                 yield {name: values[first:last] for name, values in columns.items()}
             else:
                 taken = order[first:last]
                 yield {name: self.take(values, taken) for name, values in columns.items()}
+        self.done(memory, order)
 
     def wait(self, columns: dict[str, Any], order: Any, ready: Any) -> None:
         """Until the window is there."""
 
     def take(self, values: Any, order: Any) -> Any:
         return values.take(order, axis=0)
+
+    def done(self, memory: _Memory, order: Any) -> None:
+        """All batches of a window were handed out."""
+        if order is not None:
+            self.give_back(memory, None)
 
 
 class _Torch(_Target):
@@ -473,12 +482,13 @@ class _Torch(_Target):
     way = "into tensors"
 
     def __init__(self, torch: Any) -> None:
+        super().__init__()
         self.torch = torch
 
     def window(self, memory: _Memory, order: Any) -> Any:
-        rows, columns, order, ready = super().window(memory, order)
+        memory, columns, order, ready = super().window(memory, order)
         tensors = {name: self.torch.from_numpy(values) for name, values in columns.items()}
-        return rows, tensors, None if order is None else self.torch.from_numpy(order), ready
+        return memory, tensors, None if order is None else self.torch.from_numpy(order), ready
 
     def take(self, values: Any, order: Any) -> Any:
         return values.index_select(0, order)
@@ -493,25 +503,12 @@ class _Cuda(_Torch):
         super().__init__(torch)
         self.device = device
         self.stream = torch.cuda.Stream(device)
-        self.lock = threading.Lock()
-        self.free: list[tuple[int, Any, Any]] = []
 
-    def memory(self, columns: list[tuple[str, str, int | None]], rows: int) -> _Memory:
-        widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
-        buffers = [self._pinned(rows * width) for width in widths]
-        memory = _Memory(columns, rows, [buffer.numpy() for buffer in buffers])
-        memory.pinned = buffers
-        return memory
-
-    def _pinned(self, bytes_: int) -> Any:
-        """Pinned memory of so many bytes, or more, from which nothing is copied any more: to pin some takes longer than a copy."""
-        with self.lock:
-            fitting = [at for at, (size, _, _) in enumerate(self.free) if bytes_ <= size <= 2 * bytes_ + 4096]
-            found = self.free.pop(fitting[0]) if fitting else None
-        if found is not None:
-            found[2].synchronize()
-            return found[1]
+    def new(self, bytes_: int) -> Any:
         return self.torch.empty(bytes_, dtype=self.torch.uint8, pin_memory=True)
+
+    def as_bytes(self, held: Any) -> Any:
+        return held.numpy()
 
     def window(self, memory: _Memory, order: Any) -> Any:
         torch = self.torch
@@ -523,9 +520,8 @@ class _Cuda(_Torch):
                 order = torch.from_numpy(order).to(self.device)
             ready = torch.cuda.Event()
             ready.record(self.stream)
-        with self.lock:
-            self.free.extend((buffer.numel(), buffer, ready) for buffer in memory.pinned)
-        return memory.rows, tensors, order, ready
+        self.give_back(memory, ready)
+        return memory, tensors, order, ready
 
     def wait(self, columns: dict[str, Any], order: Any, ready: Any) -> None:
         current = self.torch.cuda.current_stream(self.device)
@@ -533,6 +529,9 @@ class _Cuda(_Torch):
         for values in [*columns.values(), *([] if order is None else [order])]:
             # Its memory was taken in the stream of the copies.
             values.record_stream(current)
+
+    def done(self, memory: _Memory, order: Any) -> None:
+        """Its memory was given back as soon as it was copied."""
 
 
 def _target(device: Any) -> _Target:
