@@ -35,7 +35,7 @@ HR_DEVICE bool lies_in_quads(const Text& a, const Text& b)
 template <typename Each>
 HR_DEVICE void for_each_own_quad(const Text& a, const Text& b, const Each& each)
 {
-#pragma unroll 4
+#pragma unroll 2
     for (u32 n = 0; n < a.bytes / 16; ++n) {
         u32 left[4], right[4];
         load_quad(left, a.at + 16 * n);
@@ -58,6 +58,13 @@ struct alignas(16) Quad {
 // Where a quad of a thread's row lies: neighbours do not meet in a bank, neither as they are written nor as they are read.
 HR_DEVICE u32 staged_at(u32 row, u32 quad) { return row * STAGED + (quad ^ (row / (8 / STAGED)) % STAGED); }
 
+// The warp's, whoever asks: a template would have as many as it has instances.
+HR_DEVICE Quad* stage()
+{
+    __shared__ Quad all[BLOCK_THREADS / 32][32 * STAGED];
+    return all[threadIdx.x / 32];
+}
+
 // As `for_each_own_quad`. A warp whose threads are all here loads the rows of its threads together, a piece of each at a time:
 // a thread that reads a row of its own touches a line of the cache for each 16 bytes.
 template <typename Each>
@@ -69,8 +76,7 @@ HR_DEVICE void for_each_quad(const Text& a, const Text& b, const Each& each)
         for_each_own_quad(a, b, each);
         return;
     }
-    __shared__ Quad stage[BLOCK_THREADS / 32][32 * STAGED];
-    Quad* own = stage[threadIdx.x / 32];
+    Quad* own = stage();
     const u32 lane = threadIdx.x % 32, quad = lane % STAGED;
     const u8* from[STAGED];
 #pragma unroll

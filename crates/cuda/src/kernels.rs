@@ -192,7 +192,7 @@ impl Kernels {
                 }
             },
         };
-        function.set_max_dynamic_shared_bytes(program.tuning.shared_bytes_max)?;
+        allow_shared(&function, program.tuning.shared_bytes_max)?;
         let mut state = self.state.lock();
         state.make_room();
         state.hasty.insert(program.source.clone(), function.clone());
@@ -325,7 +325,7 @@ impl Kernels {
         self.loaded.fetch_add(1, Ordering::Relaxed);
         let function = self.load(device, &pipeline_source(&rung.text), KERNEL_NAME)?;
         // Programs of the same source differ in what of it they use.
-        function.set_max_dynamic_shared_bytes(rung.tuning.shared_bytes_max)?;
+        allow_shared(&function, rung.tuning.shared_bytes_max)?;
         let mut state = self.state.lock();
         state.make_room();
         state.functions.insert(rung.text.clone(), function.clone());
@@ -388,4 +388,9 @@ impl State {
             *self = Self::default();
         }
     }
+}
+
+/// Lets a function have so much dynamic shared memory, or what its own leaves.
+fn allow_shared(function: &Function, bytes: u32) -> Result<(), GpuError> {
+    function.set_max_dynamic_shared_bytes(bytes.min(function.dynamic_shared_bytes_max()))
 }

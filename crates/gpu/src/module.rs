@@ -206,20 +206,21 @@ impl Function {
         &self.module.device
     }
 
-    /// Lets launches ask for up to `bytes` of dynamic shared memory. Needed above 48 KiB,
-    /// once; the limit is the device's `shared_per_block_optin_bytes` less the kernel's
-    /// static shared memory.
+    /// Most dynamic shared memory that a launch can ask for: what a block of the device may have, less the kernel's static shared
+    /// memory.
+    pub fn dynamic_shared_bytes_max(&self) -> u32 {
+        let most = self.device().info().shared_per_block_optin_bytes;
+        most.saturating_sub(self.info.static_shared_bytes)
+    }
+
+    /// Lets launches ask for up to `bytes` of dynamic shared memory. Needed above 48 KiB, once.
     ///
     /// # Errors
-    /// [`GpuError::InvalidArgument`] above the limit, [`GpuError::Driver`] when the driver
-    /// refuses.
+    /// [`GpuError::InvalidArgument`] above [`dynamic_shared_bytes_max`](Self::dynamic_shared_bytes_max), [`GpuError::Driver`] when
+    /// the driver refuses.
     pub fn set_max_dynamic_shared_bytes(&self, bytes: u32) -> Result<()> {
         const OPERATION: &str = "Function::set_max_dynamic_shared_bytes";
-        let limit = self
-            .device()
-            .info()
-            .shared_per_block_optin_bytes
-            .saturating_sub(self.info.static_shared_bytes);
+        let limit = self.dynamic_shared_bytes_max();
         let value = match i32::try_from(bytes) {
             Ok(value) if bytes <= limit => value,
             _ => {

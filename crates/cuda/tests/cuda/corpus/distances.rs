@@ -53,15 +53,11 @@ pub fn distances() -> Vec<Case> {
             ("itself", apply(Function::Tanimoto, vec![reg("p"), reg("p")])),
         ]
     };
-    let of_vectors = || {
+    let of_vectors = |of: &'static str| {
         vec![
-            ("product", between(Function::Dot, "v")),
-            ("far", between(Function::L2Distance, "v")),
-            ("turned", between(Function::CosineDistance, "v")),
-            ("wide product", between(Function::Dot, "z")),
-            ("wide far", between(Function::L2Distance, "z")),
-            ("wide turned", between(Function::CosineDistance, "z")),
-            ("itself", apply(Function::L2Distance, vec![reg("v"), reg("v")])),
+            ("product", between(Function::Dot, of)),
+            ("far", between(Function::L2Distance, of)),
+            ("itself", apply(Function::L2Distance, vec![reg(of), reg(of)])),
         ]
     };
     let nearest = |name, distance, limit| Case {
@@ -71,7 +67,10 @@ pub fn distances() -> Vec<Case> {
     };
     vec![
         compute("likeness of bits", of_bits()),
-        compute("likeness of vectors", of_vectors()),
+        compute("likeness of vectors", of_vectors("v")),
+        compute("likeness of wide vectors", of_vectors("z")),
+        compute("angles of vectors", vec![("turned", between(Function::CosineDistance, "v"))]),
+        compute("angles of wide vectors", vec![("turned", between(Function::CosineDistance, "z"))]),
         compute(
             "bytes and vectors as they are",
             ["p", "q", "v", "z"].map(|of| (of, reg(of))).to_vec(),
