@@ -87,25 +87,24 @@ impl Chunks {
         self.places.iter().map(rows).collect()
     }
 
-    /// Reads pieces of all columns, each into its buffer, on so many threads. A piece is its chunk, its first row there, its
+    /// Reads pieces of some columns, each into its buffer, on so many threads. A piece is its chunk, its first row there, its
     /// rows, and the row of the buffers at which it begins.
     fn read(
         &self,
         py: Python<'_>,
+        columns: Vec<usize>,
         pieces: Vec<(usize, u64, u64, u64)>,
         buffers: Vec<PyBuffer<u8>>,
         threads: usize,
     ) -> PyResult<()> {
         let wrong = |cause: String| failures::of_value(py, Class::Setting, cause);
-        if buffers.len() != self.columns.len() {
-            return Err(wrong(format!(
-                "{} buffers of {} columns",
-                buffers.len(),
-                self.columns.len()
-            )));
+        if buffers.len() != columns.len() {
+            return Err(wrong(format!("{} buffers of {} columns", buffers.len(), columns.len())));
         }
         let mut reads = Vec::with_capacity(pieces.len() * buffers.len());
-        for (column, buffer) in self.columns.iter().zip(&buffers) {
+        for (column, buffer) in columns.into_iter().zip(&buffers) {
+            let known = self.columns.get(column);
+            let column = known.ok_or_else(|| wrong(format!("column {column}")))?;
             if buffer.readonly() || !buffer.is_c_contiguous() {
                 return Err(wrong(format!(
                     "the buffer of {} is read-only, or in parts",

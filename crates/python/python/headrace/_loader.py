@@ -2,7 +2,8 @@
 
 What happens to a window of rows::
 
-    files ──pread, on threads──► memory (pinned, for a GPU) ──one copy by the GPU──► tensors ──► shuffled batches
+    files ──pread, on threads──► memory ──────────────────────────────────────► arrays, tensors ──► shuffled batches
+                            └──► a few pinned slots ──copies by the GPU──► tensors there ──► shuffled batches
 
 Rows of files are read in blocks. The blocks of an epoch come in an order that follows from the seed; a window is as many of
 them as it has rows for, and the batches of a window take its rows in another such order. So a row may come anywhere in the
@@ -259,7 +260,7 @@ class _Files:
         while at < last:
             rows = min(window_rows, last - at)
             pieces = self._pieces(blocks, ends, at, at + rows)
-            yield number, rows, lambda memory, threads, pieces=pieces: self._chunks.read(pieces, memory.buffers, threads)
+            yield number, rows, lambda memory, threads, pieces=pieces: memory.read(self._chunks, pieces, threads)
             at += rows
             number += 1
 
@@ -338,7 +339,7 @@ def _cut(held: list[list[Any]], rows: int) -> tuple[list[list[Any]], list[list[A
 
 
 def _copied(window: list[list[Any]]) -> Any:
-    def fill(memory: _Memory, threads: int) -> None:
+    def fill(memory: Any, threads: int) -> None:
         for column, values in enumerate(memory.arrays):
             at = 0
             for part in window:
@@ -393,8 +394,12 @@ def _itemsize(dtype: str) -> int:
 class _Memory:
     """Where the columns of a window are read to."""
 
-    def __init__(self, columns: list[tuple[str, str, int | None]], rows: int, held: list[Any], buffers: list[Any]) -> None:
-        self.columns, self.rows, self.held, self.buffers = columns, rows, held, buffers
+    def __init__(self, columns: list[tuple[str, str, int | None]], rows: int, buffers: list[Any]) -> None:
+        self.columns, self.rows, self.buffers = columns, rows, buffers
+
+    def read(self, chunks: _headrace.Chunks, pieces: list[tuple[int, int, int, int]], threads: int) -> None:
+        """Reads pieces of all columns."""
+        chunks.read(range(len(self.columns)), pieces, self.buffers, threads)
 
     @property
     def arrays(self) -> list[Any]:
@@ -415,37 +420,27 @@ class _Target:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._free: list[tuple[int, Any, Any]] = []
+        self._free: list[tuple[int, Any]] = []
 
-    def memory(self, columns: list[tuple[str, str, int | None]], rows: int) -> _Memory:
+    def memory(self, columns: list[tuple[str, str, int | None]], rows: int) -> Any:
         widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
-        held = [self._taken(rows * width) for width in widths]
-        return _Memory(columns, rows, held, [self.as_bytes(buffer) for buffer in held])
+        return _Memory(columns, rows, [self._taken(rows * width) for width in widths])
 
     def _taken(self, bytes_: int) -> Any:
         """Memory of so many bytes, or more, that nobody reads any more: new memory takes longer than a copy."""
         with self._lock:
-            fitting = [at for at, (size, _, _) in enumerate(self._free) if bytes_ <= size <= 2 * bytes_ + 4096]
+            fitting = [at for at, (size, _) in enumerate(self._free) if bytes_ <= size <= 2 * bytes_ + 4096]
             found = self._free.pop(fitting[0]) if fitting else None
-        if found is None:
-            return self.new(bytes_)
-        if found[2] is not None:
-            found[2].synchronize()
-        return found[1]
-
-    def give_back(self, memory: _Memory, ready: Any) -> None:
-        """Memory that is free once an event has come."""
-        with self._lock:
-            self._free.extend((len(buffer), held, ready) for held, buffer in zip(memory.held, memory.buffers, strict=True))
-
-    def new(self, bytes_: int) -> Any:
+        if found is not None:
+            return found[1]
         numpy = importlib.import_module("numpy")
         return numpy.empty(bytes_, numpy.uint8)
 
-    def as_bytes(self, held: Any) -> Any:
-        return held
+    def give_back(self, memory: _Memory) -> None:
+        with self._lock:
+            self._free.extend((len(buffer), buffer) for buffer in memory.buffers)
 
-    def window(self, memory: _Memory, order: Any) -> Any:
+    def window(self, memory: Any, order: Any) -> Any:
         """A window that has been read."""
         names = [name for name, _, _ in memory.columns]
         return memory, dict(zip(names, memory.arrays, strict=True)), order, None
@@ -470,10 +465,10 @@ class _Target:
     def take(self, values: Any, order: Any) -> Any:
         return values.take(order, axis=0)
 
-    def done(self, memory: _Memory, order: Any) -> None:
+    def done(self, memory: Any, order: Any) -> None:
         """All batches of a window were handed out."""
         if order is not None:
-            self.give_back(memory, None)
+            self.give_back(memory)
 
 
 class _Torch(_Target):
@@ -485,7 +480,7 @@ class _Torch(_Target):
         super().__init__()
         self.torch = torch
 
-    def window(self, memory: _Memory, order: Any) -> Any:
+    def window(self, memory: Any, order: Any) -> Any:
         memory, columns, order, ready = super().window(memory, order)
         tensors = {name: self.torch.from_numpy(values) for name, values in columns.items()}
         return memory, tensors, None if order is None else self.torch.from_numpy(order), ready
@@ -494,33 +489,118 @@ class _Torch(_Target):
         return values.index_select(0, order)
 
 
-class _Cuda(_Torch):
-    """Tensors in a GPU's memory: read into pinned memory, from where the GPU fetches them."""
+SLOT_BYTES = 4 << 20
+"""Bytes of a pinned slot: few enough to stay in the cores' cache between the read and the GPU's copy."""
 
-    way = "pinned, copied by the GPU"
+
+class _Slots:
+    """A window of tensors in a GPU's memory, which is read through a few slots of pinned memory."""
+
+    def __init__(self, cuda: _Cuda, columns: list[tuple[str, str, int | None]], rows: int) -> None:
+        self.cuda, self.columns, self.rows = cuda, columns, rows
+        self.widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
+        self.host: list[Any] | None = None
+        torch = cuda.torch
+        with torch.cuda.stream(cuda.stream):
+            self.tensors = [torch.empty(rows * width, dtype=torch.uint8, device=cuda.device) for width in self.widths]
+
+    def read(self, chunks: _headrace.Chunks, pieces: list[tuple[int, int, int, int]], threads: int) -> None:
+        """Reads pieces of all columns, each thread one slot after the other."""
+        pool, slots = self.cuda.readers(threads)
+        reads = [
+            pool.submit(self._read, chunks, column, group, slots)
+            for column, width in enumerate(self.widths)
+            for group in _grouped(pieces, max(SLOT_BYTES // max(width, 1), 1))
+        ]
+        for read in reads:
+            read.result()
+
+    def _read(
+        self, chunks: _headrace.Chunks, column: int, group: list[tuple[int, int, int, int]], slots: queue.Queue[Any]
+    ) -> None:
+        width, first = self.widths[column], group[0][3]
+        rows = sum(rows for _, _, rows, _ in group)
+        slot = slots.get()
+        try:
+            if slot is None or slot[0].numel() < rows * width:
+                slot = self.cuda.slot(rows * width)
+            pinned, copied = slot
+            copied.synchronize()
+            chunks.read([column], [(chunk, row, count, at - first) for chunk, row, count, at in group], [pinned.numpy()], 1)
+            with self.cuda.torch.cuda.stream(self.cuda.stream):
+                to = self.tensors[column][first * width : (first + rows) * width]
+                to.copy_(pinned[: rows * width], non_blocking=True)
+                copied.record(self.cuda.stream)
+        finally:
+            slots.put(slot)
+
+    @property
+    def arrays(self) -> list[Any]:
+        """Arrays in host memory for rows that are no file's; :meth:`_Cuda.window` copies them."""
+        numpy = importlib.import_module("numpy")
+        self.host = [numpy.empty((self.rows, *([] if items is None else [items])), dtype) for _, dtype, items in self.columns]
+        return self.host
+
+
+def _grouped(pieces: list[tuple[int, int, int, int]], rows_max: int) -> Iterator[list[tuple[int, int, int, int]]]:
+    """Pieces cut and put together to groups of so many rows at most; those of a group are neighbours in the window."""
+    group: list[tuple[int, int, int, int]] = []
+    room = rows_max
+    for chunk, first, rows, at in pieces:
+        while rows > 0:
+            take = min(rows, room)
+            group.append((chunk, first, take, at))
+            first, rows, at, room = first + take, rows - take, at + take, room - take
+            if room == 0:
+                yield group
+                group, room = [], rows_max
+    if group:
+        yield group
+
+
+class _Cuda(_Torch):
+    """Tensors in a GPU's memory: read into pinned slots, from where the GPU fetches them."""
+
+    way = "through pinned slots, copied by the GPU"
 
     def __init__(self, torch: Any, device: Any) -> None:
         super().__init__(torch)
         self.device = device
         self.stream = torch.cuda.Stream(device)
+        self._readers: tuple[ThreadPoolExecutor, queue.Queue[Any]] | None = None
 
-    def new(self, bytes_: int) -> Any:
-        return self.torch.empty(bytes_, dtype=self.torch.uint8, pin_memory=True)
+    def readers(self, threads: int) -> tuple[ThreadPoolExecutor, queue.Queue[Any]]:
+        """Threads, and a slot for each and two more, which are made when they are first wanted."""
+        if self._readers is None:
+            slots: queue.Queue[Any] = queue.Queue()
+            for _ in range(threads + 2):
+                slots.put(None)
+            self._readers = (ThreadPoolExecutor(threads), slots)
+        return self._readers
 
-    def as_bytes(self, held: Any) -> Any:
-        return held.numpy()
+    def slot(self, bytes_: int) -> Any:
+        """Pinned memory, and the event after which nothing is copied from it any more."""
+        copied = self.torch.cuda.Event()
+        copied.record(self.stream)
+        return self.torch.empty(max(bytes_, SLOT_BYTES), dtype=self.torch.uint8, pin_memory=True), copied
 
-    def window(self, memory: _Memory, order: Any) -> Any:
+    def memory(self, columns: list[tuple[str, str, int | None]], rows: int) -> Any:
+        return _Slots(self, columns, rows)
+
+    def window(self, memory: Any, order: Any) -> Any:
         torch = self.torch
         tensors = {}
         with torch.cuda.stream(self.stream):
-            for (name, _, _), values in zip(memory.columns, memory.arrays, strict=True):
-                tensors[name] = torch.from_numpy(values).to(self.device, non_blocking=True)
+            for at, (name, dtype, items) in enumerate(memory.columns):
+                if memory.host is not None:
+                    tensors[name] = torch.from_numpy(memory.host[at]).to(self.device)
+                    continue
+                values = memory.tensors[at].view(getattr(torch, dtype))
+                tensors[name] = values if items is None else values.view(memory.rows, items)
             if order is not None:
                 order = torch.from_numpy(order).to(self.device)
             ready = torch.cuda.Event()
             ready.record(self.stream)
-        self.give_back(memory, ready)
         return memory, tensors, order, ready
 
     def wait(self, columns: dict[str, Any], order: Any, ready: Any) -> None:
@@ -530,8 +610,8 @@ class _Cuda(_Torch):
             # Its memory was taken in the stream of the copies.
             values.record_stream(current)
 
-    def done(self, memory: _Memory, order: Any) -> None:
-        """Its memory was given back as soon as it was copied."""
+    def done(self, memory: Any, order: Any) -> None:
+        """Its slots were given back as soon as they were copied."""
 
 
 def _target(device: Any) -> _Target:
