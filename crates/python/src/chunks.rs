@@ -140,6 +140,27 @@ struct Read {
 }
 
 impl Chunks {
+    /// Bytes of a value of each column.
+    pub fn widths(&self) -> Vec<usize> {
+        self.columns.iter().map(|column| column.width_bytes).collect()
+    }
+
+    /// File and record batch of a chunk.
+    pub fn place(&self, chunk: usize) -> Option<(usize, usize)> {
+        self.places.get(chunk).copied()
+    }
+
+    /// Reads a column of some rows of a chunk.
+    pub fn read_plain(
+        &self,
+        place: (usize, usize),
+        column: usize,
+        rows: Range<u64>,
+        into: &mut [u8],
+    ) -> Result<(), FormatError> {
+        self.table.read_plain(place, self.columns[column].number, rows, into)
+    }
+
     /// The read of a piece; `None`: there is no such chunk, or the buffer has no room for it.
     fn read_of(
         &self,
@@ -217,7 +238,8 @@ pub fn shuffle(py: Python<'_>, words: Vec<u64>, buffer: PyBuffer<i64>) -> PyResu
     Ok(())
 }
 
-fn raised(py: Python<'_>, error: &FormatError) -> PyErr {
+/// The exception of an error of reading.
+pub fn raised(py: Python<'_>, error: &FormatError) -> PyErr {
     let class = match error {
         FormatError::Corrupt { .. } | FormatError::NotArrow { .. } => Class::Corrupt,
         FormatError::Argument(_) | FormatError::Column { .. } => Class::Setting,

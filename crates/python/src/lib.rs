@@ -11,7 +11,7 @@
 //! - [`session`]: a session and its tables; which object stands behind a name is the caller's to find.
 //! - [`rows`]: a running statement; [`batches`]: rows that are there, as an Arrow stream.
 //! - [`cells`]: columns as Python objects; [`values`]: Python objects as SQL literals.
-//! - [`chunks`]: columns of Arrow files as they lie, for learners.
+//! - [`chunks`]: columns of Arrow files as they lie, for learners; [`device_reads`]: into a GPU's memory.
 //! - [`tables`]: tables of Arrow streams; [`functions`]: Python functions over Arrow columns.
 //! - [`wait`]: waiting without the interpreter's lock, with an ear for Ctrl-C.
 //! - [`failures`]: the engine's failures as exceptions.
@@ -24,6 +24,7 @@
 mod batches;
 mod cells;
 mod chunks;
+mod device_reads;
 mod failures;
 mod functions;
 mod rows;
@@ -59,5 +60,6 @@ fn _headrace(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rows::Rows>()?;
     module.add_class::<batches::Batches>()?;
     module.add_class::<chunks::Chunks>()?;
+    module.add_class::<device_reads::DeviceReads>()?;
     module.add_class::<tables::Table>()
 }

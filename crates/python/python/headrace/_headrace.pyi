@@ -81,3 +81,13 @@ class Chunks:
         self, columns: Sequence[int], pieces: Sequence[tuple[int, int, int, int]], buffers: Sequence[Any], threads: int
     ) -> None: ...
     def check_unchanged(self) -> None: ...
+
+class DeviceReads:
+    def __init__(self, ordinal: int) -> None: ...
+    def read(
+        self,
+        chunks: Chunks,
+        pieces: Sequence[tuple[int, int, int, int]],
+        memory: Sequence[tuple[int, int]],
+        threads: int,
+    ) -> None: ...

@@ -489,50 +489,22 @@ class _Torch(_Target):
         return values.index_select(0, order)
 
 
-SLOT_BYTES = 4 << 20
-"""Bytes of a pinned slot: few enough to stay in the cores' cache between the read and the GPU's copy."""
-
-
 class _Slots:
     """A window of tensors in a GPU's memory, which is read through a few slots of pinned memory."""
 
     def __init__(self, cuda: _Cuda, columns: list[tuple[str, str, int | None]], rows: int) -> None:
         self.cuda, self.columns, self.rows = cuda, columns, rows
-        self.widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
         self.host: list[Any] | None = None
         torch = cuda.torch
+        widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
         with torch.cuda.stream(cuda.stream):
-            self.tensors = [torch.empty(rows * width, dtype=torch.uint8, device=cuda.device) for width in self.widths]
+            self.tensors = [torch.empty(rows * width, dtype=torch.uint8, device=cuda.device) for width in widths]
 
     def read(self, chunks: _headrace.Chunks, pieces: list[tuple[int, int, int, int]], threads: int) -> None:
-        """Reads pieces of all columns, each thread one slot after the other."""
-        pool, slots = self.cuda.readers(threads)
-        reads = [
-            pool.submit(self._read, chunks, column, group, slots)
-            for column, width in enumerate(self.widths)
-            for group in _grouped(pieces, max(SLOT_BYTES // max(width, 1), 1))
-        ]
-        for read in reads:
-            read.result()
-
-    def _read(
-        self, chunks: _headrace.Chunks, column: int, group: list[tuple[int, int, int, int]], slots: queue.Queue[Any]
-    ) -> None:
-        width, first = self.widths[column], group[0][3]
-        rows = sum(rows for _, _, rows, _ in group)
-        slot = slots.get()
-        try:
-            if slot is None or slot[0].numel() < rows * width:
-                slot = self.cuda.slot(rows * width)
-            pinned, copied = slot
-            copied.synchronize()
-            chunks.read([column], [(chunk, row, count, at - first) for chunk, row, count, at in group], [pinned.numpy()], 1)
-            with self.cuda.torch.cuda.stream(self.cuda.stream):
-                to = self.tensors[column][first * width : (first + rows) * width]
-                to.copy_(pinned[: rows * width], non_blocking=True)
-                copied.record(self.cuda.stream)
-        finally:
-            slots.put(slot)
+        """Reads pieces of all columns, in streams of their own: nothing of an earlier window may lie there any more."""
+        self.cuda.stream.synchronize()
+        memory = [(tensor.data_ptr(), tensor.numel()) for tensor in self.tensors]
+        self.cuda.reads.read(chunks, pieces, memory, threads)
 
     @property
     def arrays(self) -> list[Any]:
@@ -540,22 +512,6 @@ class _Slots:
         numpy = importlib.import_module("numpy")
         self.host = [numpy.empty((self.rows, *([] if items is None else [items])), dtype) for _, dtype, items in self.columns]
         return self.host
-
-
-def _grouped(pieces: list[tuple[int, int, int, int]], rows_max: int) -> Iterator[list[tuple[int, int, int, int]]]:
-    """Pieces cut and put together to groups of so many rows at most; those of a group are neighbours in the window."""
-    group: list[tuple[int, int, int, int]] = []
-    room = rows_max
-    for chunk, first, rows, at in pieces:
-        while rows > 0:
-            take = min(rows, room)
-            group.append((chunk, first, take, at))
-            first, rows, at, room = first + take, rows - take, at + take, room - take
-            if room == 0:
-                yield group
-                group, room = [], rows_max
-    if group:
-        yield group
 
 
 class _Cuda(_Torch):
@@ -567,22 +523,7 @@ class _Cuda(_Torch):
         super().__init__(torch)
         self.device = device
         self.stream = torch.cuda.Stream(device)
-        self._readers: tuple[ThreadPoolExecutor, queue.Queue[Any]] | None = None
-
-    def readers(self, threads: int) -> tuple[ThreadPoolExecutor, queue.Queue[Any]]:
-        """Threads, and a slot for each and two more, which are made when they are first wanted."""
-        if self._readers is None:
-            slots: queue.Queue[Any] = queue.Queue()
-            for _ in range(threads + 2):
-                slots.put(None)
-            self._readers = (ThreadPoolExecutor(threads), slots)
-        return self._readers
-
-    def slot(self, bytes_: int) -> Any:
-        """Pinned memory, and the event after which nothing is copied from it any more."""
-        copied = self.torch.cuda.Event()
-        copied.record(self.stream)
-        return self.torch.empty(max(bytes_, SLOT_BYTES), dtype=self.torch.uint8, pin_memory=True), copied
+        self.reads = _headrace.DeviceReads(device.index)
 
     def memory(self, columns: list[tuple[str, str, int | None]], rows: int) -> Any:
         return _Slots(self, columns, rows)
