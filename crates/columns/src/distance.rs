@@ -58,24 +58,14 @@ pub(crate) fn of_columns(
     macro_rules! of_all {
         ($distance:expr) => {{
             let mut distances = vec![0.0; rows];
-            map_into(
-                &pairs,
-                &mut distances,
-                #[inline(always)]
-                |pair| $distance(pair),
-            );
+            map_into(&pairs, &mut distances, $distance);
             Some(Data::F64(distances.into()))
         }};
     }
     match (function, item_bytes) {
         (Function::HammingDistance, 0) => {
             let mut distances = vec![0; rows];
-            map_into(
-                &pairs,
-                &mut distances,
-                #[inline(always)]
-                |pair| differing(pair),
-            );
+            map_into(&pairs, &mut distances, differing);
             Some(Data::I64(distances.into()))
         }
         (Function::Tanimoto, 0) => of_all!(tanimoto),
@@ -92,12 +82,7 @@ pub(crate) fn of_columns(
 /// Ones among the bits of each value.
 pub(crate) fn ones_of(values: &[&[u8]]) -> Vec<i64> {
     let mut counts = vec![0; values.len()];
-    map_into(
-        values,
-        &mut counts,
-        #[inline(always)]
-        |value| ones(value),
-    );
+    map_into(values, &mut counts, ones);
     counts
 }
 
@@ -212,13 +197,7 @@ fn cosine_distance<const BYTES: usize>(pair: Pair<'_>) -> f64 {
     let lengths = dot::<BYTES>((left, left)).sqrt() * dot::<BYTES>((right, right)).sqrt();
     let cosine = dot::<BYTES>(pair) / lengths;
     // Rounding may take it beyond.
-    1.0 - if cosine > 1.0 {
-        1.0
-    } else if cosine < -1.0 {
-        -1.0
-    } else {
-        cosine
-    }
+    1.0 - cosine.clamp(-1.0, 1.0)
 }
 
 #[cfg(test)]

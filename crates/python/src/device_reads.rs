@@ -19,7 +19,7 @@ use crate::chunks::{Chunks, raised};
 use crate::failures;
 
 /// Bytes of a slot.
-const SLOT_BYTES: usize = 8 << 20;
+const SLOT_BYTES: usize = 1 << 20;
 
 /// Reads into one GPU's memory. Lanes are kept from read to read, since to pin memory takes long.
 #[pyclass(module = "headrace._headrace", frozen)]
