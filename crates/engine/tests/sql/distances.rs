@@ -80,6 +80,14 @@ fn list(vector: &[f32]) -> String {
     format!("[{}]", items.join(", "))
 }
 
+/// Number, likeness, distance and bits of each row.
+fn rows_of(found: &RecordBatch) -> Vec<(i64, f64, i64, i64)> {
+    let int = |column: usize| found.column(column).as_primitive::<Int64Type>();
+    let shares = found.column(1).as_primitive::<Float64Type>();
+    let row = |row| (int(0).value(row), shares.value(row), int(2).value(row), int(3).value(row));
+    (0..found.num_rows()).map(row).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_nearest_are_those_that_a_count_by_hand_finds() {
     let (session, _folder) = session(Processor::Cpu);
@@ -103,27 +111,14 @@ async fn the_nearest_are_those_that_a_count_by_hand_finds() {
         .collect();
     wanted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     wanted.truncate(20);
-    let ids = found.column(0).as_primitive::<Int64Type>();
-    let shares = found.column(1).as_primitive::<Float64Type>();
-    let apart = found.column(2).as_primitive::<Int64Type>();
-    let counts = found.column(3).as_primitive::<Int64Type>();
-    let found: Vec<_> = (0..found.num_rows())
-        .map(|row| (ids.value(row), shares.value(row), apart.value(row), counts.value(row)))
-        .collect();
+    let found = rows_of(&found);
     // NULL comes before all others in descending order.
     let nulls = (0..ROWS).filter(|row| row % 7 == 6).count().min(20);
     assert_eq!(nulls, 20);
     assert!(found.iter().all(|row| row.0 % 7 == 6));
     let sql = sql.replace("from compounds", "from compounds where fp is not null");
     let found = answer(&session, &sql).await;
-    let ids = found.column(0).as_primitive::<Int64Type>();
-    let shares = found.column(1).as_primitive::<Float64Type>();
-    let apart = found.column(2).as_primitive::<Int64Type>();
-    let counts = found.column(3).as_primitive::<Int64Type>();
-    let found: Vec<_> = (0..found.num_rows())
-        .map(|row| (ids.value(row), shares.value(row), apart.value(row), counts.value(row)))
-        .collect();
-    assert_eq!(found, wanted);
+    assert_eq!(rows_of(&found), wanted);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
