@@ -8,7 +8,7 @@
 //! - Groups that are selected by size (queries 27 and 28) have more than 100 rows, not 100,000.
 //! - The offset of queries 38 to 42 is 10 rows, not 100 to 10,000.
 
-use crate::{Query, suite::queries};
+use crate::{Query, query::queries};
 
 /// The benchmark's queries in order.
 #[rustfmt::skip]
@@ -22,6 +22,6 @@ pub static QUERIES: [Query; 43] = queries![
 mod tests {
     #[test]
     fn every_query_is_one_statement_and_what_is_limited_is_ordered() {
-        crate::suite::tests::check_ordered(&super::QUERIES, 0);
+        crate::query::tests::check_ordered(&super::QUERIES, 0);
     }
 }

@@ -20,7 +20,7 @@ mod tables;
 
 pub(crate) use tables::tables;
 
-use crate::{Query, suite::queries};
+use crate::{Query, query::queries};
 
 /// Version of the generated data; changes with any change of a value, a type or an encoding.
 pub const DATA_VERSION: u32 = 1;
@@ -39,7 +39,7 @@ pub static QUERIES: [Query; 8] = queries!["1", "2", "3", "4", "5", "6", "7", "8"
 
 #[cfg(test)]
 mod tests {
-    use crate::suite::tests::check_ordered;
+    use crate::query::tests::check_ordered;
 
     #[test]
     fn queries_are_numbered_and_ordered() {

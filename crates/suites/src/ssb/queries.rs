@@ -197,8 +197,8 @@ mod tests {
     use sqlparser::ast::{SetExpr, Statement, TableFactor};
 
     use super::*;
+    use crate::query::tests::statement;
     use crate::ssb::Table;
-    use crate::suite::tests::statement;
 
     /// Names of the tables in the outermost FROM.
     fn tables_of(statement: &Statement) -> Vec<String> {

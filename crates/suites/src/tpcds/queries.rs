@@ -11,7 +11,7 @@
 //!   (36) or summed (66) are floats, since systems differ in the digits of decimal ones.
 //! - Standard deviations (17, 39) are rounded to six digits: the last ones depend on the order of rows.
 
-use crate::{Query, suite::queries};
+use crate::{Query, query::queries};
 
 /// The benchmark's queries in order.
 #[rustfmt::skip]
@@ -29,6 +29,6 @@ pub static QUERIES: [Query; 99] = queries![
 mod tests {
     #[test]
     fn every_query_is_one_statement_and_what_is_limited_is_ordered() {
-        crate::suite::tests::check_ordered(&super::QUERIES, 1);
+        crate::query::tests::check_ordered(&super::QUERIES, 1);
     }
 }

@@ -2,7 +2,7 @@
 //! and numbers of rows. Query 15 has its view as a WITH query, which is one of the variants that
 //! the specification approves. The fraction of query 11 is that of scale 1 at every scale.
 
-use crate::{Limit, Query, suite::queries};
+use crate::{Limit, Query, query::queries};
 
 /// The benchmark's queries in order.
 #[rustfmt::skip]
@@ -23,7 +23,7 @@ pub static QUERIES: [Query; 22] = queries![
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::suite::tests::statement;
+    use crate::query::tests::statement;
 
     #[test]
     fn every_query_is_one_statement_with_its_limit() {
