@@ -89,7 +89,7 @@ fn reinterpreted_i64(array: &ArrayRef) -> Option<Cow<'_, [i64]>> {
         .or_else(|| values::<TimestampNanosecondType>(array))
 }
 
-/// Bytes of one length, or the floats of lists, none of which is NULL.
+/// Bytes of one length, or lists of floats without a NULL among them.
 fn fixed_bytes(array: &ArrayRef, width: usize) -> Option<Vec<&[u8]>> {
     if let Some(bytes) = array.as_fixed_size_binary_opt() {
         return Some((0..bytes.len()).map(|row| bytes.value(row)).collect());

@@ -87,9 +87,7 @@ fn membership(data: &Data<'_>, list: &[Scalar]) -> Option<Vec<u8>> {
                     _ => None,
                 })
                 .collect();
-            let mut list = list?;
-            list.sort_unstable();
-            Some(values.iter().map(|v| u8::from(list.binary_search(v).is_ok())).collect())
+            Some(find_sorted(values, list?))
         }
         Data::Bytes(values) => {
             let list: Option<Vec<&[u8]>> = list
@@ -99,9 +97,7 @@ fn membership(data: &Data<'_>, list: &[Scalar]) -> Option<Vec<u8>> {
                     _ => None,
                 })
                 .collect();
-            let mut list = list?;
-            list.sort_unstable();
-            Some(values.iter().map(|v| u8::from(list.binary_search(v).is_ok())).collect())
+            Some(find_sorted(values, list?))
         }
     }
 }
@@ -110,7 +106,11 @@ fn find<T: Element + Ord>(values: &[T], list: &[T]) -> Vec<u8> {
     if list.len() <= LINEAR_MAX {
         return find_linear(values, list);
     }
-    let mut list = list.to_vec();
+    find_sorted(values, list.to_vec())
+}
+
+/// A binary search a value.
+fn find_sorted<T: Ord>(values: &[T], mut list: Vec<T>) -> Vec<u8> {
     list.sort_unstable();
     values.iter().map(|v| u8::from(list.binary_search(v).is_ok())).collect()
 }

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 
 use crate::failures;
 
-/// Record batches of Arrow files, of which values of fixed width are read.
+/// Reads values of fixed width from the record batches of Arrow files.
 #[pyclass(module = "headrace._headrace", frozen)]
 pub struct Chunks {
     table: ArrowTable,

@@ -56,7 +56,7 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// Finds the bytes of rows, each of which has as many.
+    /// Finds the bytes of rows that all have the same number of bytes.
     pub(super) fn load_bytes(
         &mut self,
         register: usize,

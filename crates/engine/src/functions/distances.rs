@@ -294,13 +294,13 @@ impl Values {
                 (Some(Arc::clone(array.as_list::<i32>().values())), list(item.data_type()))
             }
             DataType::FixedSizeBinary(_) | DataType::Binary => (None, IrType::Binary),
-            // Integers, of which the bits are counted.
+            // Integers: `bit_count` counts their bits.
             _ => (None, IrType::Int64),
         };
         Ok(Self { array, floats, of, is_one })
     }
 
-    /// The bytes of a row; `None` for NULL, and for a list of which an item is NULL.
+    /// The bytes of a row; `None` for NULL, and for a list with a NULL item.
     fn value(&self, row: usize) -> Option<&[u8]> {
         let row = if self.is_one { 0 } else { row };
         if self.array.is_null(row) {

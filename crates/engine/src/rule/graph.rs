@@ -185,7 +185,7 @@ impl Mark {
     }
 }
 
-/// Of rows that come once nobody knows beforehand whether a list has NULL for an item: `why` they do.
+/// Refuses a list among rows that come once (`why`): only a second read can tell beforehand whether an item is NULL.
 fn not_list(field: Field, why: &WhyNot) -> Result<Field, WhyNot> {
     match field.data_type {
         DataType::FloatList { .. } => {

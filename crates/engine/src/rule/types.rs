@@ -56,7 +56,7 @@ fn scalar_value(value: &ScalarValue) -> Option<Value> {
     }
 }
 
-/// The floats of a list, none of which is NULL.
+/// The floats of a list without a NULL among them.
 fn floats(values: &ArrayRef) -> Option<Vec<u8>> {
     let floats = match values.data_type() {
         ArrowType::Float32 => values.as_primitive::<Float32Type>().values().inner(),
