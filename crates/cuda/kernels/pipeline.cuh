@@ -13,3 +13,4 @@
 #include "headrace/groups.cuh"
 #include "headrace/queue.cuh"
 #include "headrace/rows.cuh"
+#include "headrace/user.cuh"

@@ -1,7 +1,7 @@
 //! What every kernel is compiled with.
 
 /// Headers that generated sources include, by name.
-pub const HEADERS: [(&str, &str); 14] = [
+pub const HEADERS: [(&str, &str); 15] = [
     ("headrace/types.cuh", include_str!("../kernels/types.cuh")),
     ("headrace/load.cuh", include_str!("../kernels/load.cuh")),
     ("headrace/text.cuh", include_str!("../kernels/text.cuh")),
@@ -15,6 +15,7 @@ pub const HEADERS: [(&str, &str); 14] = [
     ("headrace/groups.cuh", include_str!("../kernels/groups.cuh")),
     ("headrace/queue.cuh", include_str!("../kernels/queue.cuh")),
     ("headrace/rows.cuh", include_str!("../kernels/rows.cuh")),
+    ("headrace/user.cuh", include_str!("../kernels/user.cuh")),
     ("headrace/pipeline.cuh", include_str!("../kernels/pipeline.cuh")),
 ];
 

@@ -215,12 +215,18 @@ impl ResidentColumns {
     }
 
     /// Keeps a column whose bytes are on their way: it must not be read by work that is not
-    /// ordered behind the copy. Another copy of the same column is replaced.
-    pub fn put(&self, key: ColumnKey, column: ResidentColumn, query: u64) {
-        let bytes = column.buffer.capacity_bytes();
+    /// ordered behind the copy. Another copy of the same column is replaced. While the result lives it does not leave.
+    pub fn put(
+        &self,
+        key: ColumnKey,
+        column: ResidentColumn,
+        query: u64,
+    ) -> Arc<Kept<ResidentColumn>> {
+        let (bytes, column) = (column.buffer.capacity_bytes(), Kept::new(column));
         let mut state = self.state();
-        let replaced = state.columns.insert(key, Kept::new(column), bytes, query);
+        let replaced = state.columns.insert(key, Arc::clone(&column), bytes, query);
         state.departures += u64::from(replaced.is_some());
+        column
     }
 
     /// Drops the entry used longest ago that no query holds; whether there was one.

@@ -329,7 +329,7 @@ fn plan_segment(
     Ok(PlannedSegment { rows: segment.rows, columns, remaps, pages: None })
 }
 
-fn key_of(source: &SegmentSource, file: FileId, column: u32) -> ColumnKey {
+pub(crate) fn key_of(source: &SegmentSource, file: FileId, column: u32) -> ColumnKey {
     let (stamp, &Segment { batch, first_row, rows, .. }) = (source.stamp, &source.segment);
     let (first_row, rows) = match source.segment.columns.first().map(|column| &column.encoding) {
         Some(&Encoding::Pages { block_bytes }) => {

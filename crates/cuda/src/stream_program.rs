@@ -344,7 +344,7 @@ impl<'a> StreamProgram<'a> {
             match misfit {
                 // What is claimed of the column is wrong here; it comes again as it is.
                 Some(flag) if status[at(flag)..at(flag) + 4] != [0; 4] => resident.keep_plain(key),
-                _ => resident.put(key, column, self.plan.query),
+                _ => drop(resident.put(key, column, self.plan.query)),
             }
         }
         Ok(used)

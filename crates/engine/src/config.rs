@@ -34,7 +34,7 @@ fn wrong_value(error: SettingError) -> DataFusionError {
     DataFusionError::Plan(error.to_string())
 }
 
-const NAMES: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 10] = [
     (
         "processor",
         "What runs pipelines: auto (what is expected to be done first), cpu, cuda or off",
@@ -54,6 +54,10 @@ const NAMES: [(&str, &str); 9] = [
     (
         "gpu_service",
         "The process that owns the GPUs and runs pipelines over Arrow files: auto (this user's, if it runs), off, or the folder of its socket",
+    ),
+    (
+        "function_timeout",
+        "How long a query that calls functions in CUDA may take before the GPU service ends it, and itself with it; as statement_timeout, but never for ever",
     ),
     (
         "statement_timeout",
@@ -88,6 +92,7 @@ impl HeadraceConfig {
             "devices" => settings.devices.to_string(),
             "gpu_for" => settings.gpu_for.to_string(),
             "gpu_service" => settings.gpu_service.to_string(),
+            "function_timeout" => format!("{}ms", settings.function_timeout_ms),
             "statement_timeout" => format!("{}ms", self.statement_timeout.as_millis()),
             _ => return None,
         })
@@ -122,7 +127,11 @@ impl ExtensionOptions for HeadraceConfig {
             "devices" => settings.devices = value.parse().map_err(wrong_value)?,
             "gpu_for" => settings.gpu_for = parse_gpu_for(value).map_err(wrong_value)?,
             "gpu_service" => settings.gpu_service = value.parse().map_err(wrong_value)?,
-            "statement_timeout" => self.statement_timeout = duration(value)?,
+            "function_timeout" => match duration(key, value)?.as_millis() {
+                0 => return plan_err!("headrace.function_timeout is never 0, which is for ever"),
+                ms => settings.function_timeout_ms = ms as u64,
+            },
+            "statement_timeout" => self.statement_timeout = duration(key, value)?,
             _ => {
                 let names = NAMES.map(|(name, _)| name).join(", ");
                 return plan_err!("there is no setting headrace.{key}; the settings are {names}");
@@ -151,7 +160,7 @@ fn positive(key: &str, value: &str) -> Result<usize> {
 }
 
 /// A time as PostgreSQL takes one.
-fn duration(value: &str) -> Result<Duration> {
+fn duration(key: &str, value: &str) -> Result<Duration> {
     let text = value.trim();
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let ms_per_unit = match &text[number.len()..] {
@@ -167,7 +176,7 @@ fn duration(value: &str) -> Result<Duration> {
     // As many as PostgreSQL takes, 24 days.
     match ms.is_nan() || !(0.0..=f64::from(i32::MAX)).contains(&ms) {
         true => plan_err!(
-            "'{value}' is not a value of statement_timeout\n\
+            "'{value}' is not a value of {key}\n\
              hint: write 500ms, 2s, 1min, or a number of milliseconds; 0 is for ever"
         ),
         // Less than a millisecond is not for ever.
@@ -198,7 +207,7 @@ mod tests {
 
     #[test]
     fn times_have_the_units_of_postgresql() {
-        let ms = |text: &str| duration(text).map(|time| time.as_millis()).ok();
+        let ms = |text: &str| duration("statement_timeout", text).map(|time| time.as_millis()).ok();
         let wanted = [("2s", 2000), ("0", 0), ("250", 250), ("1.5 min", 90_000), ("1us", 1)];
         for (text, wanted) in wanted {
             assert_eq!(ms(text), Some(wanted), "{text}");

@@ -62,9 +62,11 @@ use crate::panics::{caught, caught_stream};
 use crate::plan_cache::{KnownPlan, Loan, PlanCache, changes_session, context_of_known, tables_of};
 use crate::planner_memory;
 use crate::planner_rules::optimizer_rules;
+use crate::residence::made_table;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
 use crate::rule::PipelineRule;
 use crate::semantics;
+use crate::sql::cuda_function::FunctionStatement;
 use crate::sql::effect::Effect;
 use crate::sql::filled::{Parameter, filled, statements};
 use crate::sql::{
@@ -276,6 +278,17 @@ impl Session {
     /// Adds a function, in place of one of its name. Plans that were made before are not used again.
     pub fn register_function(&self, function: ScalarUDF) {
         self.context.register_udf(function);
+        self.leave_plans();
+    }
+
+    /// Takes a function away, and the plans that may have it.
+    pub(crate) fn drop_function(&self, name: &str) {
+        self.context.deregister_udf(name);
+        self.leave_plans();
+    }
+
+    /// From now on, this session finds no plan that was made before.
+    fn leave_plans(&self) {
         let state = self.context.state_ref();
         let mut state = state.write();
         // Settings that are held are replaced when they are changed: plans of sessions beside this one have another key.
@@ -448,10 +461,14 @@ impl Session {
         let state = self.context.state();
         let options = Arc::clone(state.config().options());
         let is_alone = given.is_empty();
+        if let Some(statement) = FunctionStatement::of(text, &state)? {
+            self.change_functions(statement, &state).await?;
+            return Ok((nothing_left(), None));
+        }
         let mut parsed = Parsed::of(text, &state)?;
-        if let Some(renaming) = parsed.renaming()? {
+        if let Some(alteration) = parsed.alteration()? {
             self.plans.clear();
-            self.rename(&renaming, &state).await?;
+            self.alter(&alteration, &state).await?;
             return Ok((nothing_left(), None));
         }
         self.tables.add_calls(parsed.take_calls());
@@ -464,6 +481,8 @@ impl Session {
             && opened.iter().all(|(_, table)| table.is::<TableEntry>());
         let (may_be_kept, is_temporary) =
             (only_tables && parsed.is_of_its_text(), parsed.is_temporary());
+        let residence = parsed.residence();
+        self.check_residence(residence, is_temporary)?;
         let opened: HashMap<_, _> = opened.into_iter().chain(given).collect();
         let planned = with_opened(opened.clone(), parsed.plan(&state)).await?;
         let Planned { mut logical, headers } = planned;
@@ -481,6 +500,9 @@ impl Session {
         }
         if !is_temporary && self.create_file(&logical, &opened, readers).await? {
             self.plans.clear();
+            if let (Some(residence), Some(name)) = (residence, made_table(&logical)) {
+                self.set_residence(name, residence).await?;
+            }
             return Ok((nothing_left(), None));
         }
         let staging = staged(&mut logical)?;

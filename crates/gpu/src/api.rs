@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
-    CUfunction_attribute, CUlimit, CUmemcpyAttributes, CUmodule, CUresult, CUstream, CUuuid,
+    CUfunction_attribute, CUipcMemHandle, CUlimit, CUmemcpyAttributes, CUmodule, CUresult, CUstream, CUuuid,
 };
 
 /// A `CUresult` as the number it is.
@@ -177,6 +177,10 @@ driver_functions! {
     cuStreamDestroy_v2(stream: CUstream);
     cuStreamSynchronize(stream: CUstream);
     cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
+
+    cuIpcCloseMemHandle(address: CUdeviceptr);
+    cuIpcGetMemHandle(handle: *mut CUipcMemHandle, address: CUdeviceptr);
+    cuIpcOpenMemHandle_v2(address: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint);
 
     cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
     cuMemFree_v2(address: CUdeviceptr);

@@ -129,6 +129,11 @@ impl GpuError {
         matches!(self, Self::OutOfMemory { .. })
     }
 
+    /// Whether everything that this process has on the GPU is lost with it.
+    pub fn loses_context(&self) -> bool {
+        matches!(self, Self::Driver { code: 700 | 702 | 710 | 714..=719, .. })
+    }
+
     pub(crate) fn invalid(operation: &'static str, reason: impl Into<String>) -> Self {
         Self::InvalidArgument { operation, reason: reason.into() }
     }

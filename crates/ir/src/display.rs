@@ -99,6 +99,7 @@ impl fmt::Display for Operand<'_> {
             | Expr::Parameter { .. }
             | Expr::Cast { .. }
             | Expr::Call { .. }
+            | Expr::Cuda { .. }
             | Expr::Case { .. } => write!(f, "{}", self.0),
             other => write!(f, "({other})"),
         }
@@ -161,6 +162,11 @@ impl fmt::Display for Expr {
             }
             Self::Cast { value, to, .. } => write!(f, "cast({value} as {to})"),
             Self::Call { function, arguments, .. } => write_call(f, *function, arguments),
+            Self::Cuda { function, arguments, .. } => {
+                write!(f, "{function}(")?;
+                write_list(f, arguments, ", ")?;
+                f.write_str(")")
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cuda_function::CudaFunction;
 use crate::function::{Function, Signature};
 use crate::scalar::{Scalar, Value};
 use crate::types::{DataType, Field};
@@ -209,6 +210,16 @@ pub enum Expr {
         /// Type of the result, which follows from those of the arguments.
         data_type: DataType,
     },
+    /// A function that a user wrote in CUDA; NULL if an argument is NULL. What it does with a row that is gone, or with
+    /// NULL, is unknown: it is evaluated for no such row.
+    Cuda {
+        /// Which.
+        function: Box<CudaFunction>,
+        /// What it is called with.
+        arguments: Vec<Expr>,
+        /// The same for the cores.
+        twin: Option<Box<Expr>>,
+    },
 }
 
 /// The operands of an expression that is borrowed: with `iter` and `as_deref`, or those that borrow
@@ -228,6 +239,9 @@ macro_rules! operands {
             | Self::Cast { value, .. } => vec![value],
             Self::And(operands) | Self::Or(operands) => operands.$iter().collect(),
             Self::Call { arguments, .. } => arguments.$iter().collect(),
+            Self::Cuda { arguments, twin, .. } => {
+                arguments.$iter().chain(twin.$as_deref()).collect()
+            }
             Self::Case { branches, otherwise, .. } => branches
                 .$iter()
                 .flat_map(|(condition, value)| [condition, value])
@@ -282,6 +296,7 @@ impl Expr {
             Self::Literal(scalar) => scalar.data_type.clone(),
             Self::Negate { value, .. } => value.data_type(),
             Self::Cast { to, .. } => to.clone(),
+            Self::Cuda { function, .. } => function.result.clone(),
             Self::Compare { .. }
             | Self::And(_)
             | Self::Or(_)
@@ -388,12 +403,13 @@ impl Expr {
                 !last.is_some_and(|last| function.is_safe_from(last))
                     && self.signature().is_none_or(|signature| signature.can_fail)
             }
+            Self::Cuda { .. } => true,
             _ => false,
         }
     }
 
     /// Calls `f` on this expression and everything below it.
-    pub fn visit(&self, f: &mut impl FnMut(&Expr)) {
+    pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Expr)) {
         f(self);
         for child in self.children() {
             child.visit(f);

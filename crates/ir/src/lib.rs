@@ -27,7 +27,7 @@
 //! wherever it stands after the registers that it reads exist.
 //!
 //! Functions have names of a closed set that says of each what it takes, yields and refuses
-//! ([`function`]).
+//! ([`function`]); users write others in CUDA ([`cuda_function`]).
 //!
 //! A constant that is not known when a program is made is a parameter: its value comes with each
 //! run and is put in the parameter's place before anything else happens ([`parameter`]).
@@ -50,6 +50,7 @@
 //! Any other crate; files, devices, threads, DataFusion, PostgreSQL, CUDA.
 
 pub mod aggregate;
+pub mod cuda_function;
 pub mod distinct;
 pub mod divide;
 pub mod expr;
@@ -77,6 +78,7 @@ mod splice;
 mod validate;
 
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups, GroupsOfNone};
+pub use cuda_function::CudaFunction;
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, NamedExpr, OnOverflow, Register};
 pub use function::{DatePart, Function, MatchPart, Unmatched};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{AggregateCall, AggregateFunction, AggregateOutput};
+use crate::cuda_function::CudaFunction;
 use crate::expr::{Expr, NamedExpr, Register};
 use crate::order::OrderKey;
 use crate::scalar::Scalar;
@@ -297,6 +298,39 @@ impl Sink {
     }
 }
 
+/// The expressions of a pipeline that is borrowed, all by reference, or all mutably: `$iter` says which.
+macro_rules! exprs {
+    ($pipeline:expr, $sink:expr, $iter:ident) => {{
+        let mut exprs = Vec::new();
+        for step in $pipeline.steps.$iter() {
+            match step {
+                Step::Filter(expr) | Step::Compute(NamedExpr { expr, .. }) => exprs.push(expr),
+                Step::Probe(Probe { keys, residual, .. }) => {
+                    exprs.extend(keys.$iter().chain(residual.$iter()));
+                }
+            }
+        }
+        match $sink {
+            Sink::Aggregate { keys, calls, .. } => {
+                exprs.extend(keys.$iter().map(|NamedExpr { expr, .. }| expr));
+                exprs.extend(calls.$iter().flat_map(|AggregateCall { argument, filter, .. }| {
+                    argument.$iter().chain(filter.$iter())
+                }));
+            }
+            Sink::Rows { columns, .. }
+            | Sink::Sorted { columns, .. }
+            | Sink::Windows(Windows { columns, .. }) => {
+                exprs.extend(columns.$iter().map(|NamedExpr { expr, .. }| expr));
+            }
+            Sink::Build { keys, payload } | Sink::Partition { keys, payload } => {
+                let named = keys.$iter().chain(payload.$iter());
+                exprs.extend(named.map(|NamedExpr { expr, .. }| expr));
+            }
+        }
+        exprs
+    }};
+}
+
 impl Pipeline {
     /// Its probes, in order.
     pub fn probes(&self) -> impl Iterator<Item = &Probe> {
@@ -332,34 +366,26 @@ impl Pipeline {
         pipeline
     }
 
-    /// Every expression.
-    pub(crate) fn exprs_mut(&mut self) -> Vec<&mut Expr> {
-        let mut exprs: Vec<&mut Expr> = Vec::new();
-        for step in &mut self.steps {
-            match step {
-                Step::Filter(expr) => exprs.push(expr),
-                Step::Compute(named) => exprs.push(&mut named.expr),
-                Step::Probe(probe) => {
-                    exprs.extend(probe.keys.iter_mut().chain(&mut probe.residual))
+    /// The functions of users that it calls, with whether each call has a twin.
+    pub fn cuda_functions(&self) -> Vec<(&CudaFunction, bool)> {
+        let mut found = Vec::new();
+        for expr in self.exprs() {
+            expr.visit(&mut |expr| {
+                if let Expr::Cuda { function, twin, .. } = expr {
+                    found.push((function.as_ref(), twin.is_some()));
                 }
-            }
+            });
         }
-        let mut named: Vec<&mut NamedExpr> = Vec::new();
-        match &mut self.sink {
-            Sink::Aggregate { keys, calls, .. } => {
-                named.extend(keys);
-                exprs.extend(
-                    calls.iter_mut().flat_map(|c| c.argument.iter_mut().chain(&mut c.filter)),
-                );
-            }
-            Sink::Rows { columns, .. }
-            | Sink::Sorted { columns, .. }
-            | Sink::Windows(Windows { columns, .. }) => named.extend(columns),
-            Sink::Build { keys, payload } | Sink::Partition { keys, payload } => {
-                named.extend(keys.iter_mut().chain(payload));
-            }
-        }
-        exprs.extend(named.into_iter().map(|named| &mut named.expr));
-        exprs
+        found
+    }
+
+    /// Every expression.
+    fn exprs(&self) -> Vec<&Expr> {
+        exprs!(self, &self.sink, iter)
+    }
+
+    /// Every expression, to be changed.
+    pub(crate) fn exprs_mut(&mut self) -> Vec<&mut Expr> {
+        exprs!(self, &mut self.sink, iter_mut)
     }
 }

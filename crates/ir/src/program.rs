@@ -13,13 +13,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cuda_function::CudaFunction;
 use crate::expr::Expr;
 use crate::pipeline::{Input, Pipeline, Probe, Source, Step};
 use crate::types::Field;
 
 /// The version of programs that this crate writes and reads: changed whenever the meaning of a
 /// serialised program changes.
-pub const PROGRAM_VERSION: u32 = 11;
+pub const PROGRAM_VERSION: u32 = 12;
 
 /// Stages in an order in which they can run. Together with its tables a program says everything that
 /// a processor has to know.
@@ -118,6 +119,11 @@ impl Program {
             probed[probe.build] = true;
         }
         probed
+    }
+
+    /// The functions of users that it calls, with whether each call has a twin.
+    pub fn cuda_functions(&self) -> impl Iterator<Item = (&CudaFunction, bool)> {
+        self.all().flat_map(Pipeline::cuda_functions)
     }
 
     pub(crate) fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {

@@ -410,6 +410,7 @@ fn node_error(expr: &Expr) -> Option<String> {
                 Some(format!("{expr} is of {}", types.join(", ")))
             }
         },
+        Expr::Cuda { function, arguments, twin } => function.call_error(arguments, twin.as_deref()),
         _ => None,
     }
 }

@@ -9,8 +9,8 @@ use headrace_columns::lookup::Truth;
 use headrace_columns::repr::Repr;
 use headrace_columns::shift::Shift;
 use headrace_ir::{
-    AggregateFunction, AggregateOutput, ArithmeticOp, CastFailure, CompareOp, DataType, Field,
-    Function, OnOverflow, OrderKey, ProbeKind, Register, Scalar, ValueRange,
+    AggregateFunction, AggregateOutput, ArithmeticOp, CastFailure, CompareOp, CudaFunction,
+    DataType, Field, Function, OnOverflow, OrderKey, ProbeKind, Register, Scalar, ValueRange,
 };
 
 use crate::build::BuildTable;
@@ -159,6 +159,15 @@ pub enum BoundKind {
         function: Function,
         /// Arguments.
         arguments: Vec<BoundExpr>,
+    },
+    /// A function that a user wrote in CUDA.
+    Cuda {
+        /// Which.
+        function: Arc<CudaFunction>,
+        /// Arguments.
+        arguments: Vec<BoundExpr>,
+        /// What the cores evaluate.
+        twin: Option<Box<BoundExpr>>,
     },
     /// A moment that a zone or an interval moves.
     Shift {
@@ -420,6 +429,9 @@ impl BoundExpr {
             BoundKind::And(operands)
             | BoundKind::Or(operands)
             | BoundKind::Call { arguments: operands, .. } => operands.iter().collect(),
+            BoundKind::Cuda { arguments, twin, .. } => {
+                arguments.iter().chain(twin.as_deref()).collect()
+            }
             BoundKind::Case { branches, otherwise } => branches
                 .iter()
                 .flat_map(|(condition, value)| [condition, value])

@@ -12,6 +12,7 @@
 //! - [`rows`]: a running statement; [`batches`]: rows that are there, as an Arrow stream.
 //! - [`cells`]: columns as Python objects; [`values`]: Python objects as SQL literals.
 //! - [`chunks`]: columns of Arrow files as they lie, for learners; [`device_reads`]: into a GPU's memory.
+//! - [`kept`]: tables that the GPU service keeps, as memory of a GPU.
 //! - [`tables`]: tables of Arrow streams; [`functions`]: Python functions over Arrow columns.
 //! - [`wait`]: waiting without the interpreter's lock, with an ear for Ctrl-C.
 //! - [`failures`]: the engine's failures as exceptions.
@@ -27,6 +28,7 @@ mod chunks;
 mod device_reads;
 mod failures;
 mod functions;
+mod kept;
 mod rows;
 mod session;
 mod tables;
@@ -61,5 +63,7 @@ fn _headrace(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batches::Batches>()?;
     module.add_class::<chunks::Chunks>()?;
     module.add_class::<device_reads::DeviceReads>()?;
+    module.add_function(wrap_pyfunction!(kept::map_kept, module)?)?;
+    module.add_class::<kept::Part>()?;
     module.add_class::<tables::Table>()
 }

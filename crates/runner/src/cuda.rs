@@ -64,6 +64,7 @@ const PREPARED_BYTES_MAX: u64 = 16 << 20;
 
 /// Runs a task.
 pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
+    task.runner.check_functions(task.pipeline)?;
     // Without a GPU, nothing is planned for one.
     task.runner.cuda(&task.settings.devices)?;
     let _under_way = RunUnderWay::begin();
@@ -185,6 +186,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
 /// Runs a task over groups that lie on a GPU, in place of its table.
 pub fn run_over(task: &Task<'_>, lefts: &[&GroupsLeft<'_>]) -> Result<Done, RunError> {
     let (started, _under_way) = (Instant::now(), RunUnderWay::begin());
+    task.runner.check_functions(task.pipeline)?;
     let source = &task.pipeline.source;
     let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
     let info = headrace_cuda::info_of(lefts, source)?;
@@ -220,7 +222,7 @@ fn chunk_limits(has_pages: bool) -> ChunkLimits {
     if has_pages { PAGE_LIMITS } else { CHUNK_LIMITS }
 }
 
-fn chunk_options(task: &Task<'_>, has_pages: bool) -> ChunkOptions {
+pub(crate) fn chunk_options(task: &Task<'_>, has_pages: bool) -> ChunkOptions {
     let gpus = task.runner.gpus().ordinals(&Devices::All).0.len() as u64;
     let rows = task.runner.memory().slots_bytes / gpus / SLOTS_MIN / ROW_BYTES;
     // A power of two, so that it is the same whenever about as much memory is given.

@@ -37,6 +37,8 @@ pub enum ErrorClass {
     Unsupported,
     /// The device failed.
     Device,
+    /// A function that a user wrote in CUDA faulted, or did not end.
+    Function,
     /// An invariant of ours is broken.
     Internal,
 }
@@ -68,6 +70,9 @@ pub enum RunError {
     /// A thread could not be had, or ended by a panic.
     #[error("{0}")]
     Thread(String),
+    /// A function that a user wrote in CUDA faulted.
+    #[error("a function in CUDA faulted: {0}")]
+    Function(GpuError),
     /// It failed in the process that ran it for this one.
     #[error("{message}")]
     Elsewhere {
@@ -143,6 +148,7 @@ impl RunError {
             Self::Memory(_) => ErrorClass::OutOfMemory,
             Self::Parameter(_) => ErrorClass::Parameter,
             Self::Thread(_) => ErrorClass::Internal,
+            Self::Function(_) => ErrorClass::Function,
             Self::Elsewhere { class, .. } => *class,
         }
     }

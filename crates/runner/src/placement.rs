@@ -351,6 +351,10 @@ impl Runner {
         table: &StreamTable,
         settings: &Settings,
     ) -> Result<f64, OnCores> {
+        self.check_functions(pipeline)?;
+        if pipeline.cuda_functions().iter().any(|(_, has_twin)| !has_twin) {
+            return Ok(0.0);
+        }
         let source = table.source();
         if source.comes_once() {
             let why = WhyNot::new("auto: a kernel is not made for rows that operators make");
@@ -430,6 +434,7 @@ impl Runner {
         if matches!(pipeline.sink, Sink::Windows(_)) {
             return Err(WhyNot::new(WINDOWS_ON_CORES));
         }
+        self.check_functions(pipeline)?;
         check_kernel(pipeline, &program.stages, table)?;
         self.cuda(&settings.devices)?;
         match asked {

@@ -16,6 +16,7 @@ use headrace_spill::SpillFolder;
 use parking_lot::Mutex;
 
 use crate::build_cache::BuildCache;
+use crate::functions::Functions;
 use crate::gpus::Gpus;
 use crate::memory::MemorySplit;
 use crate::placement::Placements;
@@ -50,6 +51,8 @@ pub struct RunnerOptions {
     pub spill_limit_bytes: Option<u64>,
     /// Temporary files of somebody else's making instead.
     pub spills: Option<Arc<SpillFolder>>,
+    /// Whether GPUs run functions of users: what goes wrong there ends the process.
+    pub cuda_functions: bool,
 }
 
 impl RunnerOptions {
@@ -87,6 +90,7 @@ pub struct Runner {
     prepared: PreparedRuns,
     registered: Option<Arc<RegisteredPool>>,
     gpus: Gpus,
+    functions: Functions,
 }
 
 impl Runner {
@@ -115,6 +119,7 @@ impl Runner {
             prepared: PreparedRuns::default(),
             registered: memory.registered_bytes.map(RegisteredPool::for_repeats),
             gpus: Gpus::new(cuda, &budget),
+            functions: Functions::new(options.cuda_functions),
             budget,
         }
     }
@@ -176,6 +181,10 @@ impl Runner {
 
     pub(crate) fn gpus(&self) -> &Gpus {
         &self.gpus
+    }
+
+    pub(crate) fn functions(&self) -> &Functions {
+        &self.functions
     }
 
     pub(crate) fn placements(&self) -> &Placements {

@@ -208,6 +208,9 @@ pub struct Settings {
     /// Which process runs pipelines for this one.
     #[serde(skip)]
     pub gpu_service: GpuService,
+    /// How long a run that calls functions in CUDA may take, in milliseconds, before the GPU service ends itself with it.
+    #[serde(default = "function_timeout_ms")]
+    pub function_timeout_ms: u64,
     /// Whether this is a rehearsal: it makes GPUs ready for later runs.
     #[serde(skip)]
     pub behind: bool,
@@ -232,9 +235,14 @@ impl Default for Settings {
             devices: Devices::default(),
             gpu_for: GpuFor::default(),
             gpu_service: GpuService::default(),
+            function_timeout_ms: function_timeout_ms(),
             behind: false,
         }
     }
+}
+
+fn function_timeout_ms() -> u64 {
+    60_000
 }
 
 #[cfg(test)]

@@ -35,7 +35,8 @@
 //!
 //! A client that no longer wants an answer closes the connection, and the kernel does so for a dead
 //! client. The service's reader notices at once and cancels the run. If the service dies, clients notice
-//! in the same way and run the program themselves.
+//! in the same way and run the program themselves. A function that a user wrote in CUDA and that faults, or never ends, is
+//! such an end: the service begins anew (`functions`).
 //!
 //! # Who may talk to it
 //!
@@ -56,6 +57,8 @@ pub mod place;
 pub mod protocol;
 pub mod server;
 
+mod functions;
+mod kept;
 mod owner;
 mod process;
 mod queue;

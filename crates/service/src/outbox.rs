@@ -42,12 +42,14 @@ struct State<M> {
     is_last: bool,
     /// The other side no longer reads.
     is_abandoned: bool,
+    /// The writer has a message that is not yet on its way.
+    is_writing: bool,
 }
 
 impl<M> Default for Outbox<M> {
     fn default() -> Self {
         let (urgent, bulk) = (VecDeque::new(), VecDeque::new());
-        let state = State { urgent, bulk, is_last: false, is_abandoned: false };
+        let state = State { urgent, bulk, is_last: false, is_abandoned: false, is_writing: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 }
@@ -96,6 +98,15 @@ impl<M> Outbox<M> {
         !waited.timed_out() && !state.is_abandoned
     }
 
+    /// Waits until no message waits and none is being written, or for this time.
+    pub fn wait_until_written(&self, wait: Duration) {
+        let waits = |state: &mut State<M>| {
+            state.is_writing || !(state.urgent.is_empty() && state.bulk.is_empty())
+        };
+        let waited = self.changed.wait_timeout_while(self.state(), wait, waits);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// The other side no longer reads: waiting and future messages are dropped.
     pub fn abandon(&self) {
         let mut state = self.state();
@@ -136,6 +147,8 @@ impl<M: Serialize> Outbox<M> {
                     return Ok(writer.flush()?);
                 }
                 if writer.buffer().is_empty() {
+                    state.is_writing = false;
+                    self.changed.notify_all();
                     drop(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner));
                 } else {
                     drop(state);
@@ -143,6 +156,7 @@ impl<M: Serialize> Outbox<M> {
                 }
                 continue;
             };
+            state.is_writing = true;
             drop(state);
             // There may be room now.
             self.changed.notify_all();
@@ -176,6 +190,7 @@ mod tests {
         outbox.push_last(5);
         let mut bytes = Vec::new();
         outbox.write_to(&mut bytes).unwrap();
+        outbox.wait_until_written(Duration::MAX);
         assert_eq!(numbers(&bytes), [1, 2, 3, 4, 5]);
     }
 

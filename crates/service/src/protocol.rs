@@ -16,15 +16,15 @@ use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use headrace_format::TableDescription;
 use headrace_format::heap::{Block, HeapBlocks};
-use headrace_ir::{Program, Scalar};
-use headrace_runner::{ErrorClass, Processor, RunReport, Settings};
+use headrace_ir::{Field, Program, Scalar};
+use headrace_runner::{ErrorClass, MappedPart, Processor, RunReport, Settings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::devices::Devices;
 
 /// Changes whenever a message changes.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Batches of rows that a client may have sent and the run has not taken.
 pub const WINDOW_BATCHES: usize = 8;
@@ -52,6 +52,17 @@ pub enum Ask {
     Status,
     /// Where a stage would run. Answered by [`Reply::Placed`].
     Place(Box<Place>),
+    /// Keeps a table in the memory of a GPU. Answered by [`Reply::Tables`].
+    Keep(Files),
+    /// Lets a kept table go, by its name. Answered by [`Reply::Tables`].
+    Release(String),
+    /// A kept table is to be mapped: columns by name, or all. Answered by [`Reply::Mapped`]; the connection is the lease.
+    Map {
+        /// The table.
+        table: String,
+        /// The columns.
+        columns: Vec<String>,
+    },
     /// A run. Over heaps, the body has the listed block ranges of all of them, first and end of each; then the
     /// batches of the other tables follow.
     Run(Box<Run>),
@@ -79,6 +90,10 @@ pub enum Reply {
     Devices(Devices),
     /// What the service is doing.
     Status(Box<Status>),
+    /// The tables that are kept.
+    Tables(Vec<KeptTable>),
+    /// How columns are mapped.
+    Mapped(Mapped),
     /// A GPU runs it, or why not.
     Placed(Result<(), String>),
     /// Do consecutive blocks still hold?
@@ -137,8 +152,47 @@ pub struct Status {
     pub idle_exit_s: u32,
     /// Columns in the memory of its GPUs.
     pub resident_bytes: u64,
+    /// Tables that are kept there.
+    pub kept: Vec<KeptTable>,
     /// The GPUs.
     pub devices: Devices,
+}
+
+/// A table that is kept in the memory of a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptTable {
+    /// Its name.
+    pub name: String,
+    /// The columns that are there.
+    pub columns: Vec<String>,
+    /// Those that cannot be: texts, and what is packed in its file. Queries bring them as they do for any table.
+    pub others: Vec<String>,
+    /// Its rows.
+    pub rows: u64,
+    /// Device memory that it takes.
+    pub bytes: u64,
+    /// Processes that have mapped it.
+    pub readers: u64,
+    /// Why it is not what its files are, if it is not.
+    pub stale: Option<String>,
+}
+
+/// Columns for a process that maps them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Mapped {
+    /// The identity of the GPU, `GPU-..`.
+    pub gpu: String,
+    /// The columns.
+    pub columns: Vec<MappedColumn>,
+}
+
+/// A column for a process that maps it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MappedColumn {
+    /// Its name and type.
+    pub field: Field,
+    /// Its parts, in the order of the rows.
+    pub parts: Vec<MappedPart>,
 }
 
 /// The identity of a side.

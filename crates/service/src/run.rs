@@ -18,6 +18,7 @@ use headrace_runner::{
     Devices, ErrorClass, Fallback, Processor, Request, RunError, RunReport, Settings, StreamTable,
 };
 
+use crate::functions;
 use crate::outbox::{Body, Outbox};
 use crate::owner::RemoteOwner;
 use crate::protocol::{Finished, Place, Reply, Run, Tables};
@@ -72,7 +73,24 @@ pub fn answer(
     };
     let queued_ms = came.elapsed().as_secs_f64() * 1e3;
     shared.begins_run();
-    match run(asked, owner, rows, shared, token, outbox) {
+    let limit = Duration::from_millis(asked.run.settings.function_timeout_ms);
+    let functions = functions::named(&asked.run.program);
+    let run = || run(asked, owner, rows, shared, token, outbox);
+    let ran = match &functions {
+        None => run(),
+        Some(names) => functions::watched(names, limit, token, outbox, run),
+    };
+    if let Some(why) = shared.runner.lost_gpus() {
+        if let Some(names) = &functions {
+            let message = format!(
+                "{names}, or a function of another session, faulted on the GPU: {why}\n\
+                 hint: the GPU service begins anew; compute-sanitizer finds the access"
+            );
+            functions::fail(message, outbox);
+        }
+        functions::begin_anew(&why);
+    }
+    match ran {
         Ok(report) => {
             let device =
                 (report.streamed.processor == "cuda").then(|| device_name(shared)).flatten();
@@ -197,7 +215,8 @@ fn run(
         outbox.push_bulk(Reply::Batch, Body::Rows(with_own_texts(batch)));
         true
     })?;
-    if report.wants_rehearsal {
+    // Nobody would watch a rehearsal of functions.
+    if report.wants_rehearsal && functions::named(&run.program).is_none() {
         shared.runner.rehearse(&request);
     }
     Ok(report)

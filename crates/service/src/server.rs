@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headrace_flow::CancelToken;
 use headrace_runner::Devices;
 
 use crate::options::Options;
@@ -78,7 +79,10 @@ fn started(options: &Options, ready: &mut Ready) -> Result<(), String> {
 fn open_all(shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     let open = move || match shared.runner.cuda(&Devices::All) {
-        Ok(device) => say(&format!("{} is open", device.device().info().name)),
+        Ok(device) => {
+            say(&format!("{} is open", device.device().info().name));
+            shared.kept.bring_again(&shared, &CancelToken::new());
+        }
         Err(why) => say(&format!("no GPU: {why}")),
     };
     if let Err(cause) = std::thread::Builder::new().name("open".into()).spawn(open) {

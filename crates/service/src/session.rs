@@ -34,6 +34,10 @@ fn unexpected<T>(what: &str) -> Result<T, ProtocolError> {
     Err(ProtocolError::Unexpected(what.into()))
 }
 
+fn failed(class: ErrorClass, message: String) -> Reply {
+    Reply::Failed { class, message, overflow: None }
+}
+
 /// Serves a client until it or the run is over.
 pub fn serve(
     socket: &UnixStream,
@@ -61,14 +65,45 @@ pub fn serve(
         Some(Frame { head: Ask::Place(place), .. }) => {
             protocol::write(&mut writer, &Reply::Placed(run::place(&place, shared)), &[])
         }
+        Some(Frame { head: Ask::Keep(files), .. }) => {
+            // Its reader may go meanwhile; what is kept then is kept.
+            let kept = shared.kept.keep(files, shared, token);
+            let reply = match kept {
+                Ok(()) => Reply::Tables(shared.kept.list()),
+                Err(error) => failed(error.class(), error.to_string()),
+            };
+            protocol::write(&mut writer, &reply, &[])
+        }
+        Some(Frame { head: Ask::Release(name), .. }) => {
+            let reply = match shared.kept.release(&name) {
+                true => Reply::Tables(shared.kept.list()),
+                false => failed(ErrorClass::Unsupported, format!("no table {name} is kept on a GPU")),
+            };
+            protocol::write(&mut writer, &reply, &[])
+        }
+        Some(Frame { head: Ask::Map { table, columns }, .. }) => {
+            match shared.kept.map(&table, &columns) {
+                Ok((mapped, _lease)) => {
+                    protocol::write(&mut writer, &Reply::Mapped(mapped), &[])?;
+                    // The client says no more: the connection ends when it is done, or dead.
+                    socket.set_read_timeout(None)?;
+                    match protocol::read::<Ask>(&mut reader)? {
+                        None => Ok(()),
+                        Some(_) => unexpected("a client that has mapped a table, and wants more"),
+                    }
+                }
+                Err(why) => {
+                    protocol::write(&mut writer, &failed(ErrorClass::Unsupported, why), &[])
+                }
+            }
+        }
         Some(Frame { head: Ask::Run(run), body }) => {
             match taken(*run, &body, &mut reader, shared) {
                 Ok(asked) => serve_run(asked, socket, reader, shared, token),
                 Err(ProtocolError::Io(cause)) => Err(cause.into()),
                 Err(cause) => {
-                    let (class, message) = (ErrorClass::Internal, cause.to_string());
-                    let failed = Reply::Failed { class, message, overflow: None };
-                    protocol::write(&mut writer, &failed, &[])?;
+                    let reply = failed(ErrorClass::Internal, cause.to_string());
+                    protocol::write(&mut writer, &reply, &[])?;
                     Err(cause)
                 }
             }

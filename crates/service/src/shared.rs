@@ -9,6 +9,7 @@ use headrace_flow::CancelToken;
 use headrace_runner::{Processor, Runner, RunnerOptions};
 
 use crate::devices;
+use crate::kept::KeptTables;
 use crate::options::Options;
 use crate::protocol::Status;
 use crate::queue::Queue;
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     pub queue: Queue,
     pub processor: Processor,
     pub tables: OpenTables,
+    pub kept: KeptTables,
     pub idle_exit_s: u32,
     began: Instant,
     runs: AtomicU64,
@@ -41,6 +43,7 @@ impl Shared {
         let limits = RunnerOptions {
             memory_limit_bytes: options.limits.memory_limit,
             device_memory_bytes: options.limits.device_memory_limit,
+            cuda_functions: true,
             ..RunnerOptions::default()
         };
         let sessions = Sessions { next: 0, tokens: HashMap::new(), last_end: Instant::now() };
@@ -51,6 +54,7 @@ impl Shared {
             queue: Queue::new(options.limits.runs.into()),
             processor: options.processor,
             tables: OpenTables::default(),
+            kept: KeptTables::default(),
             idle_exit_s: options.idle_exit,
             began: Instant::now(),
             runs: AtomicU64::new(0),
@@ -85,6 +89,7 @@ impl Shared {
             tables: self.tables.len(),
             idle_exit_s: self.idle_exit_s,
             resident_bytes: self.runner.resident_bytes(),
+            kept: self.kept.list(),
             devices: devices::look(),
         }
     }

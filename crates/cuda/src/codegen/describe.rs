@@ -115,6 +115,10 @@ fn text(bound: &Bound, expr: &BoundExpr) -> String {
             let arguments: Vec<String> = arguments.iter().map(|a| text(bound, a)).collect();
             format!("{}({})", function.name(), arguments.join(", "))
         }
+        BoundKind::Cuda { function, arguments, .. } => {
+            let arguments: Vec<String> = arguments.iter().map(|a| text(bound, a)).collect();
+            format!("{function}({})", arguments.join(", "))
+        }
         BoundKind::Shift { value, .. } => format!("{} moved by ?", inner(value)),
         BoundKind::Search { value, .. } => format!("{} searched by ?", inner(value)),
         BoundKind::Decode(value) => text(bound, value),

@@ -45,6 +45,8 @@ impl Generator<'_> {
             }
             BoundKind::Search { value, .. } => expr.nullable || self.may_be_null(value),
             // Parts of moments outside the calendar are NULL.
+            // A twin tells of the cores.
+            BoundKind::Cuda { arguments, .. } => arguments.iter().any(|a| self.may_be_null(a)),
             BoundKind::Call { arguments, .. } => {
                 expr.nullable || arguments.iter().any(|argument| self.may_be_null(argument))
             }
@@ -104,6 +106,7 @@ impl Generator<'_> {
             }
             BoundKind::Cast { value, on_failure } => self.cast(expr, value, *on_failure),
             BoundKind::Call { function, arguments } => self.call(expr, *function, arguments),
+            BoundKind::Cuda { function, arguments, .. } => self.user_call(expr, function, arguments),
             BoundKind::Like { value, pattern, escape, negated, case_insensitive } => {
                 if *case_insensitive {
                     return refuse(format!("{} is not on the CUDA processor", expr.text));

@@ -12,6 +12,7 @@ use crate::codegen::plan::shared::{SharedEntry, SharedItem};
 use crate::codegen::plan::sink::{SinkPlan, Where};
 use crate::codegen::refusal::{Result, refuse};
 use crate::codegen::text::{Writer, comment_text};
+use crate::codegen::user;
 use crate::fields::{Param, SegmentField};
 use crate::place::Place;
 use crate::program::KERNEL_NAME;
@@ -39,7 +40,7 @@ impl Generator<'_> {
         }
         let body = std::mem::take(&mut self.body).into_text();
         let mut text = Writer::default();
-        self.preamble(&mut text);
+        self.preamble(&mut text)?;
         let (counters, counted) = self.counters();
         let (prologue, epilogue) = self.block_frame(sink)?;
         let (runs, leave) = self.run_loop(sink);
@@ -100,7 +101,7 @@ impl Generator<'_> {
         (counters, counted)
     }
 
-    fn preamble(&self, text: &mut Writer) {
+    fn preamble(&self, text: &mut Writer) -> Result<()> {
         text.line("// The pipeline:");
         for step in &self.bound.steps {
             text.line(format!("//   {}", comment_text(&describe::step(self.bound, step))));
@@ -118,7 +119,11 @@ impl Generator<'_> {
             text.line("#define HR_UNSTAGED");
         }
         text.line("#include \"headrace/pipeline.cuh\"");
+        for function in &self.functions {
+            user::define(text, function)?;
+        }
         text.line("");
+        Ok(())
     }
 
     fn structs(&self, text: &mut Writer) {

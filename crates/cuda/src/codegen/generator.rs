@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use headrace_columns::repr::{Dictionary, Repr};
+use headrace_ir::CudaFunction;
 use headrace_pipeline::bound::{Bound, BoundSink};
 
 use crate::codegen::plan::eager::EagerPlan;
@@ -59,6 +60,8 @@ pub(super) struct Generator<'a> {
     pub(super) one_by_one: bool,
     /// Whether values of `distance.cuh` are computed.
     pub(super) compares_rows: bool,
+    /// Functions of users that are called.
+    pub(super) functions: Vec<Arc<CudaFunction>>,
 }
 
 impl<'a> Generator<'a> {
@@ -97,6 +100,7 @@ impl<'a> Generator<'a> {
             queue_step,
             one_by_one: false,
             compares_rows: false,
+            functions: Vec::new(),
         };
         if let BoundSink::Aggregate { keys, .. } = &bound.sink {
             generator.keys_folded = vec![false; keys.len()];

@@ -49,6 +49,7 @@ mod sink;
 mod steps;
 mod text;
 mod texts;
+mod user;
 mod value;
 
 use std::sync::Arc;
@@ -65,6 +66,8 @@ use crate::hash_tables::HashLayout;
 use crate::layout::SegmentLayout;
 use crate::program::CudaProgram;
 use crate::tuning::Tuning;
+
+pub use user::check_function;
 
 impl CudaProgram {
     /// Whether sink and probes are taken, whatever the layout: for a stream that has no segment,

@@ -6,8 +6,9 @@ use headrace_cuda::parts::{
     COMPILE_OPTIONS, first_groups_source, gather_source, group_column_source, hash_table_source,
     narrow_source, pages_source, rehash_source,
 };
-use headrace_cuda::{CudaProgram, Tuning};
+use headrace_cuda::{CudaProgram, Tuning, check_function};
 use headrace_gpu::{Compiler, Cubin};
+use headrace_ir::{CudaFunction, DataType};
 use headrace_pipeline::BuildTable;
 
 use crate::corpus::Case;
@@ -159,4 +160,24 @@ fn nvrtc_compiles_plain_texts_without_spills_on_some_rung() {
         assert_compiles_without_spills(&compiler, &case, &table, &builds);
     });
     assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+#[ignore = "needs NVRTC"]
+fn nvrtc_tells_what_is_wrong_with_a_function_by_its_own_lines() {
+    let function = |body: &str| CudaFunction {
+        name: "alike".into(),
+        parameters: vec![("a".into(), DataType::FixedBinary(8)), ("n".into(), DataType::Int32)],
+        result: DataType::Float64,
+        body: body.into(),
+    };
+    let check = |body: &str| check_function(&function(body)).map_err(|error| error.to_string());
+    assert_eq!(check("uint64_t sum = n;\nfor (auto x : a) sum += x;\nreturn sum;"), Ok(()));
+    let misspelt = check("int x = n;\nretrun x;\nreturn x;").unwrap_err();
+    assert!(misspelt.contains("function alike(2): error"), "{misspelt}");
+    assert!(misspelt.contains("\n>     2 | retrun x;\n      3 | return x;"), "{misspelt}");
+    assert!(check("return n").unwrap_err().contains("expected a \";\""));
+    assert!(check("return a;").unwrap_err().contains("function alike(1): error"));
+    let endless = check("for (;;) {}\n}\nextern \"C\" __global__ void pipeline() {");
+    assert!(endless.is_ok() || endless.unwrap_err().contains("error"));
 }

@@ -44,7 +44,9 @@ fn find(
         (GpuService::Auto, _) => user_folder(),
         (GpuService::At(folder), _) => folder.clone(),
     };
-    if settings.processor == Processor::Auto && bytes(program, tables) < SERVED_BYTES_MIN {
+    let needs_gpu = program.cuda_functions().any(|(_, has_twin)| !has_twin);
+    let is_small = || bytes(program, tables) < SERVED_BYTES_MIN;
+    if settings.processor == Processor::Auto && !needs_gpu && is_small() {
         return None;
     }
     let connection = match Connection::open(&folder, HELLO_PATIENCE, token) {

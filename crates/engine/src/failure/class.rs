@@ -57,6 +57,8 @@ pub enum Class {
     TimedOut,
     /// The device failed.
     Device,
+    /// A function that a user wrote in CUDA faulted, or did not end.
+    Function,
     /// A fault of the program.
     Internal,
 }
@@ -88,6 +90,7 @@ impl Class {
             Self::FileChanged => "55000",
             Self::Cancelled | Self::TimedOut => "57014",
             Self::Device => "58000",
+            Self::Function => "38000",
             Self::Internal => "XX000",
         }
     }
@@ -107,6 +110,7 @@ impl From<ErrorClass> for Class {
             ErrorClass::Parameter => Self::Setting,
             ErrorClass::Unsupported => Self::Unsupported,
             ErrorClass::Device => Self::Device,
+            ErrorClass::Function => Self::Function,
             ErrorClass::Internal => Self::Internal,
         }
     }

@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::sql::nodes::plain_name;
 use crate::sql::own::{parse_expr, parse_query};
-use crate::sql::renaming::Renaming;
+use crate::sql::altered::Alteration;
 use crate::sql::walk::{self, Flow, ON, Stop};
 
 /// Does what the planner would ignore.
@@ -62,7 +62,7 @@ impl VisitorMut for Check<'_> {
 
     fn pre_visit_statement(&mut self, statement: &mut Statement) -> Flow {
         match statement {
-            Statement::AlterTable(alter) => match Renaming::of(alter) {
+            Statement::AlterTable(alter) => match Alteration::of(alter) {
                 Ok(_) => ON,
                 Err(error) => walk::stop(error),
             },

@@ -8,6 +8,7 @@
 //! - [`formats`], [`patterns`], [`numerals`], [`printf`]: what moments, numbers and texts look like.
 //! - [`choices`]: texts beside moments.
 //! - [`operators`]: intervals times numbers, and parts of JSON.
+//! - [`cuda`]: those that users write in CUDA.
 //! - [`distances`]: how alike fingerprints and vectors are.
 //! - [`counts`], [`products`]: aggregates; [`series`]: tables.
 //! - [`folds`], [`maps`]: lists as one value, and as maps.
@@ -23,6 +24,7 @@ mod bounded;
 mod calls;
 mod choices;
 mod counts;
+pub(crate) mod cuda;
 pub(crate) mod dates;
 mod distances;
 mod folds;

@@ -28,6 +28,7 @@ use headrace_pipeline::WhyNot;
 use super::regex;
 use super::translate::{Translator, compare};
 use super::types::scalar;
+use crate::functions::cuda::CudaCall;
 use crate::functions::{function_of, name_of, own};
 use crate::semantics::Rint;
 
@@ -180,6 +181,37 @@ impl Translator<'_> {
                 Err(WhyNot::new(format!("the regular expression {pattern} is not a constant")))
             }
         }
+    }
+
+    /// A call of a function that a user wrote in CUDA. NULL for NULL is the code's rule, and so its twin's.
+    pub(super) fn cuda_call(
+        &self,
+        call: &CudaCall,
+        arguments: &[Arc<dyn PhysicalExpr>],
+    ) -> Result<Expr, WhyNot> {
+        let function = Box::new(call.function().clone());
+        let twin = call.twin_of(arguments).map_err(|error| WhyNot::new(error.to_string()))?;
+        // The planner has it, too, if pipelines do not.
+        let twin = twin.and_then(|twin| self.translate(&twin).ok());
+        let wanted = function.parameters.iter().map(|(_, data_type)| data_type);
+        let arguments = arguments.iter().zip(wanted);
+        let arguments = arguments.map(|(argument, of)| Ok(as_fixed(self.translate(argument)?, of)));
+        let arguments = arguments.collect::<Result<Vec<_>, WhyNot>>()?;
+        let is_there = |argument: &&Expr| argument.nullable();
+        let is_there = arguments.iter().filter(is_there).cloned();
+        let is_there = is_there.map(|e| Expr::Not(Box::new(Expr::IsNull(Box::new(e)))));
+        let is_there: Vec<_> = is_there.collect();
+        let data_type = function.result.clone();
+        let twin = twin.map(|twin| match is_there.is_empty() {
+            true => twin,
+            false => Expr::Case {
+                branches: vec![(Expr::And(is_there), twin)],
+                otherwise: None,
+                data_type,
+            },
+        });
+        let expr = Expr::Cuda { function, arguments, twin: twin.map(Box::new) };
+        Ok(expr)
     }
 
     /// The first value unless it is the second.

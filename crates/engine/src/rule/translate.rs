@@ -29,6 +29,7 @@ use headrace_pipeline::WhyNot;
 use super::types::scalar;
 use crate::fixes::cast_names::Named;
 use crate::fixes::computed_nans::OneNan;
+use crate::functions::cuda::CudaCall;
 use crate::overflow::arith::{CheckedArithmetic, CheckedNegate};
 use crate::semantics::Comparable;
 
@@ -322,6 +323,9 @@ impl Translator<'_> {
             && let Some(op) = arithmetic_op(checked.operator())
         {
             return self.arithmetic(expr, op, left, right, OnOverflow::Error);
+        }
+        if let Some(call) = implementation.downcast_ref::<CudaCall>() {
+            return self.cuda_call(call, function.args());
         }
         if implementation.is::<CheckedNegate>()
             && let [value] = function.args()

@@ -4,6 +4,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement as DFStatement;
 use datafusion::sql::sqlparser::ast::{Query, SetExpr, Statement, Visit, Visitor};
 
+use super::cuda_function::FunctionStatement;
 use super::parse::parse;
 use super::remembered::executed;
 use super::summarize;
@@ -25,6 +26,9 @@ impl Effect {
     pub fn of(text: &str, state: &SessionState) -> Self {
         if summarize::subject(text).is_some() {
             return Self::Reads;
+        }
+        if !matches!(FunctionStatement::of(text, state), Ok(None)) {
+            return Self::Writes;
         }
         let Ok(mut statement) = parse(text, state) else { return Self::Reads };
         // An EXECUTE does what was prepared; one that is refused does nothing.
@@ -141,6 +145,8 @@ mod tests {
             ("truncate table t", Effect::Writes),
             ("alter table t rename to u", Effect::Writes),
             ("create function f() returns int return 1", Effect::Writes),
+            ("create function f(a int) returns int language cuda as $$ $$ twin 'a'", Effect::Writes),
+            ("drop function f", Effect::Writes),
             ("begin", Effect::Writes),
         ] {
             assert_eq!(Effect::of(text, &state), effect, "{text}");

@@ -11,6 +11,7 @@ pub(crate) mod asof;
 mod cell;
 mod chosen;
 mod columns_calls;
+pub(crate) mod cuda_function;
 mod describe;
 pub(crate) mod dialect;
 pub mod effect;
@@ -25,7 +26,7 @@ mod numerals;
 pub(crate) mod own;
 mod parse;
 mod remembered;
-pub(crate) mod renaming;
+pub(crate) mod altered;
 mod repair;
 mod respelled;
 mod reworded;
@@ -52,7 +53,7 @@ use crate::fixes::{
     columnless_values, deep_expressions, hidden_tables, ignored_clauses, is_distinct_from,
     named_windows, natural_joins, order_by_outputs, row_comparisons, stars, using_columns,
 };
-use renaming::Renaming;
+use altered::{Alteration, Residence};
 
 pub use asof::OfAsOfJoins;
 pub use cell::CellText;
@@ -83,6 +84,8 @@ pub struct Parsed {
     is_executed: bool,
     /// It makes a table that is not to last.
     is_temporary: bool,
+    /// Where the table that it makes is to be kept.
+    residence: Option<Residence>,
 }
 
 /// A statement as the planner sees it.
@@ -139,6 +142,10 @@ impl Parsed {
         let executed = remembered::executed(&mut statement, state)?;
         let (is_executed, is_temporary) = (executed.is_some(), is_temporary(&mut statement));
         let text = executed.as_ref().map_or(text, |executed| &executed.text);
+        let residence = match sql_statement(&mut statement) {
+            Some(inner) => Residence::take(inner)?,
+            None => None,
+        };
         let calls = functions::name(&mut statement, state)?;
         if sql_statement(&mut statement).is_some_and(|inner| is_show_tables(inner)) {
             statement = parse(SHOW_TABLES, state)?;
@@ -171,17 +178,22 @@ impl Parsed {
             named_windows::write_out(inner)
         })?;
         repair::tables(&mut statement, state)?;
-        Ok(Self { statement, headers, summarized, calls, is_executed, is_temporary })
+        Ok(Self { statement, headers, summarized, calls, is_executed, is_temporary, residence })
     }
 
-    /// What it renames, if that is what it does.
+    /// Where the table that it makes is to be kept.
+    pub fn residence(&self) -> Option<Residence> {
+        self.residence
+    }
+
+    /// What it alters, if that is what it does.
     ///
     /// # Errors
     /// Whatever else an ALTER TABLE would change.
-    pub fn renaming(&self) -> Result<Option<Renaming>> {
+    pub fn alteration(&self) -> Result<Option<Alteration>> {
         match &self.statement {
             DFStatement::Statement(inner) => match inner.as_ref() {
-                Statement::AlterTable(alter) => Renaming::of(alter).map(Some),
+                Statement::AlterTable(alter) => Alteration::of(alter).map(Some),
                 _ => Ok(None),
             },
             _ => Ok(None),

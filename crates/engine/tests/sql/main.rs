@@ -7,6 +7,7 @@
 mod breadth;
 mod canaries;
 mod corpus;
+mod cuda_functions;
 mod differential;
 mod distances;
 mod facade;

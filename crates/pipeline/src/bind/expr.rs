@@ -108,6 +108,16 @@ impl Binder {
             Expr::Call { function, arguments, data_type } => {
                 self.call(expr, *function, arguments, data_type)
             }
+            Expr::Cuda { function, arguments, twin } => {
+                let twin = twin.as_ref().map(|twin| self.expr(twin)).transpose()?;
+                let arguments = arguments.iter().map(|argument| Ok(decoded(self.expr(argument)?)));
+                let arguments = arguments.collect::<Result<Vec<_>, WhyNot>>()?;
+                let data_type = &function.result;
+                let nullable = arguments.iter().chain(&twin).any(|e| e.nullable);
+                let function = Arc::new(function.as_ref().clone());
+                let kind = BoundKind::Cuda { function, arguments, twin: twin.map(Box::new) };
+                built(expr, kind, data_type, nullable, range::type_range(data_type))
+            }
         }
     }
 

@@ -60,6 +60,9 @@ impl BoundExpr {
 
     /// The same of the outermost operation alone.
     pub fn node_can_fail(&self) -> bool {
+        if matches!(self.kind, BoundKind::Cuda { .. }) {
+            return true;
+        }
         if self.data_type.is_float() && !matches!(self.kind, BoundKind::Cast { .. }) {
             return self.is_strict();
         }

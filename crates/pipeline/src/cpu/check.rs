@@ -37,6 +37,9 @@ pub fn supported(bound: &Bound) -> Result<(), WhyNot> {
 pub fn expression(expr: &BoundExpr) -> Result<(), WhyNot> {
     let mut reason = None;
     expr.visit(&mut |e| {
+        if let (None, BoundKind::Cuda { function, twin: None, .. }) = (&reason, &e.kind) {
+            reason = Some(WhyNot::new(function.without_twin()));
+        }
         if let (None, BoundKind::Cast { value, .. }) = (&reason, &e.kind) {
             let (from, to) = (&value.data_type, &e.data_type);
             if matches!(value.repr, Repr::Code(_) | Repr::Str) || !cast::is_supported(from, to) {

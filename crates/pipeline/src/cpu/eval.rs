@@ -13,7 +13,7 @@ use headrace_columns::vector::{Shared, Vector};
 use headrace_columns::{arithmetic, cast, compare, function, in_list, like, logic, shift};
 use headrace_ir::{DataType, OnOverflow};
 
-use crate::ExecError;
+use crate::{ExecError, WhyNot};
 use crate::bound::{BoundExpr, BoundKind};
 use crate::cpu::context::Context;
 
@@ -67,6 +67,10 @@ pub fn eval<'a>(context: &mut Context<'a>, expr: &'a BoundExpr) -> Result<Shared
             let (rows, texts) = (context.rows(), context.texts);
             let of = arguments.first().map(|argument| &argument.data_type);
             function::call(expr.target(), *function, of, &vectors, rows, texts)?
+        }
+        BoundKind::Cuda { twin: Some(twin), .. } => return eval(context, twin),
+        BoundKind::Cuda { function, twin: None, .. } => {
+            return Err(WhyNot::new(function.without_twin()).into());
         }
         BoundKind::Shift { value, by } => {
             let vector = eval(context, value)?;

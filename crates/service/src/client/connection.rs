@@ -10,7 +10,9 @@ use headrace_flow::CancelToken;
 use super::start::{Start, start_service};
 use super::{Failure, Wanted, surprised};
 use crate::devices::Devices;
-use crate::protocol::{self, Ask, Frame, Hello, Place, ProtocolError, Reply, Status};
+use crate::protocol::{
+    self, Ask, Files, Frame, Hello, KeptTable, Mapped, Place, ProtocolError, Reply, Status,
+};
 use crate::{SOCKET_NAME, check_peer};
 
 /// How long the service normally may take to identify itself: it has a thread for that alone.
@@ -119,11 +121,65 @@ impl Connection {
         }
     }
 
+    /// Keeps a table in the memory of a GPU; answers all that are kept.
+    ///
+    /// # Errors
+    /// The service is gone, or cannot keep it.
+    pub fn keep(self, files: Files, token: &CancelToken) -> Result<Vec<KeptTable>, Failure> {
+        tables(self.ask_long(&Ask::Keep(files), token)?)
+    }
+
+    /// Lets a kept table go.
+    ///
+    /// # Errors
+    /// The service is gone, or keeps none of the name.
+    pub fn release(self, name: &str, token: &CancelToken) -> Result<Vec<KeptTable>, Failure> {
+        tables(self.ask(&Ask::Release(name.into()), token)?)
+    }
+
+    /// Maps columns of a kept table, all if none are named. They stay where they are as long as the lease lives.
+    ///
+    /// # Errors
+    /// The service is gone, keeps none of the name, or not as its files are now.
+    pub fn map(
+        self,
+        table: &str,
+        columns: &[String],
+        token: &CancelToken,
+    ) -> Result<(Mapped, Lease), Failure> {
+        let ask = Ask::Map { table: table.into(), columns: columns.into() };
+        match self.ask(&ask, token)? {
+            Some(Frame { head: Reply::Mapped(mapped), .. }) => {
+                Ok((mapped, Lease { _socket: self.socket }))
+            }
+            other => Err(surprised(other)),
+        }
+    }
+
+    /// A question whose answer may take as long as it is waited for.
+    fn ask_long(&self, ask: &Ask, token: &CancelToken) -> Result<Option<Frame<Reply>>, Failure> {
+        protocol::write(&mut &self.socket, ask, &[])?;
+        Ok(protocol::read(&mut Wanted { socket: &self.socket, token, until: None })?)
+    }
+
     /// A question that is answered from memory, or by opening a device.
     fn ask(&self, ask: &Ask, token: &CancelToken) -> Result<Option<Frame<Reply>>, Failure> {
         protocol::write(&mut &self.socket, ask, &[])?;
         let until = Some(Instant::now() + HELLO_PATIENCE);
         Ok(protocol::read(&mut Wanted { socket: &self.socket, token, until })?)
+    }
+}
+
+/// What keeps mapped columns where they are, while it lives.
+#[derive(Debug)]
+pub struct Lease {
+    _socket: UnixStream,
+}
+
+fn tables(frame: Option<Frame<Reply>>) -> Result<Vec<KeptTable>, Failure> {
+    match frame {
+        Some(Frame { head: Reply::Tables(tables), .. }) => Ok(tables),
+        other => Err(surprised(other)),
     }
 }
 

@@ -15,7 +15,7 @@ use headrace_runner::ErrorClass;
 
 use crate::protocol::{Frame, ProtocolError, Reply};
 
-pub use connection::{Connection, HELLO_PATIENCE};
+pub use connection::{Connection, HELLO_PATIENCE, Lease};
 pub use run::{Owner, RowSender, run, run_files};
 pub use start::{Failed, Start};
 pub use stop::stop;
@@ -45,8 +45,8 @@ impl Failure {
 
     /// Whether another processor may succeed: the failure does not lie in the rows.
     pub fn is_of_the_place(&self) -> bool {
-        use ErrorClass::{Cast, DivisionByZero, Overflow, Parameter};
-        !matches!(self.class, Some(Overflow | DivisionByZero | Cast | Parameter))
+        use ErrorClass::{Cast, DivisionByZero, Function, Overflow, Parameter};
+        !matches!(self.class, Some(Overflow | DivisionByZero | Cast | Parameter | Function))
     }
 }
 
@@ -88,6 +88,9 @@ fn surprised(frame: Option<Frame<Reply>>) -> Failure {
     match frame {
         None => Failure::lost("the service ended"),
         Some(Frame { head: Reply::Refused(why), .. }) => Failure::lost(why),
+        Some(Frame { head: Reply::Failed { class, message, overflow }, .. }) => {
+            Failure { class: Some(class), overflow, ..Failure::lost(message) }
+        }
         Some(Frame { head, .. }) => Failure::lost(format!("the service said {head:?}")),
     }
 }

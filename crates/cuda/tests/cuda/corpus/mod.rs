@@ -24,6 +24,7 @@ mod functions;
 mod joins;
 mod orders;
 mod texts;
+mod user_functions;
 mod wide_keys;
 
 pub use aggregates::hashed_groups;
@@ -226,6 +227,7 @@ pub fn cases() -> Vec<Case> {
         aggregates::hashed_groups(),
         joins::empty_builds(),
         distances::distances(),
+        user_functions::user_functions(),
         failures::failures(),
         functions::functions(),
         functions::failing_functions(),

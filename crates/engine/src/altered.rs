@@ -1,4 +1,5 @@
-//! `ALTER TABLE t RENAME TO u` and `ALTER TABLE t RENAME a TO b`: names of a session.
+//! `ALTER TABLE t RENAME TO u` and `ALTER TABLE t RENAME a TO b`: names of a session. `SET (residence = ..)` is in
+//! [`crate::residence`].
 //!
 //! A table of files gets another name, and its files stay what they are called. Columns are renamed where a session has made the
 //! table itself; those of files are the files'.
@@ -15,29 +16,32 @@ use datafusion::logical_expr::TableType;
 
 use crate::held_tables::HeldTable;
 use crate::session::Session;
-use crate::sql::renaming::{Renaming, What};
+use crate::sql::altered::{Alteration, What};
 
 impl Session {
-    /// Renames a table or a column of one.
+    /// Renames a table or a column of one, or says where it is kept.
     ///
     /// # Errors
     /// What is not there, or has such a name already, or is named by files.
-    pub(crate) async fn rename(&self, renaming: &Renaming, state: &SessionState) -> Result<()> {
-        let name = renaming.table.table();
+    pub(crate) async fn alter(&self, alteration: &Alteration, state: &SessionState) -> Result<()> {
+        let name = alteration.table.table();
         let own = &state.config_options().catalog.default_schema;
-        let is_own = renaming.table.schema().is_none_or(|schema| schema == own);
-        if !is_own || !self.tables.is_named(name) {
-            return match renaming.is_there {
+        let is_own = alteration.table.schema().is_none_or(|schema| schema == own);
+        // Files have one, too.
+        let is_file = matches!(alteration.what, What::Residence(_)) && is_own && self.has_table(name);
+        if !is_file && (!is_own || !self.tables.is_named(name)) {
+            return match alteration.is_there {
                 false => Ok(()),
                 true if is_own && self.has_table(name) => {
                     plan_err!("'{name}' is a file\nhint: rename the file: \\! mv")
                 }
                 true => {
-                    plan_err!("there is no table {}\nhint: SHOW TABLES lists them", renaming.table)
+                    plan_err!("there is no table {}\nhint: SHOW TABLES lists them", alteration.table)
                 }
             };
         }
-        match &renaming.what {
+        match &alteration.what {
+            What::Residence(residence) => self.set_residence(name, *residence).await,
             What::Table { to } => self.tables.rename(name, to),
             What::Column { from, to } => {
                 let table = self.tables.open(name).await?;

@@ -1,0 +1,218 @@
+//! `CREATE FUNCTION .. LANGUAGE cuda`, as it is written, and DROP FUNCTION:
+//!
+//! ```text
+//! CREATE [OR REPLACE] FUNCTION name(parameter type, ..) RETURNS type LANGUAGE cuda AS $$ body $$ [TWIN 'expression']
+//! DROP FUNCTION [IF EXISTS] name
+//! ```
+//!
+//! The clauses behind the parameters may stand in any order. The planner's parser knows no TWIN.
+
+use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::sqlparser::ast::{DataType, ObjectName, ObjectNamePart, Value};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::dialect;
+
+/// What is said of a CREATE FUNCTION that is none of these.
+const USAGE: &str = "CREATE [OR REPLACE] FUNCTION name(parameter type, ..) RETURNS type LANGUAGE cuda \
+                     AS $$ statements in CUDA C++ $$ [TWIN 'expression in SQL']";
+
+/// A statement about functions.
+pub enum FunctionStatement {
+    /// Makes one.
+    Create(Definition),
+    /// Drops one.
+    Drop {
+        /// Its name.
+        name: String,
+        /// Whether none is no error.
+        if_exists: bool,
+    },
+}
+
+/// A function as it is written.
+pub struct Definition {
+    /// Its name.
+    pub name: String,
+    /// Whether it takes the place of another.
+    pub or_replace: bool,
+    /// Names and types of its parameters.
+    pub parameters: Vec<(String, DataType)>,
+    /// The type of what it returns.
+    pub result: DataType,
+    /// The statements in CUDA.
+    pub body: String,
+    /// An expression over its parameters.
+    pub twin: Option<String>,
+}
+
+impl FunctionStatement {
+    /// That of a text; `None` for any other statement.
+    ///
+    /// # Errors
+    /// One that is not written as it has to be.
+    pub fn of(text: &str, state: &SessionState) -> Result<Option<Self>> {
+        if !begins_like_one(text) {
+            return Ok(None);
+        }
+        let dialect = dialect::of(state);
+        let Ok(mut parser) = Parser::new(dialect.as_ref()).try_with_sql(text) else {
+            return Ok(None);
+        };
+        let parser = &mut parser;
+        let statement = if parser.parse_keywords(&[Keyword::DROP, Keyword::FUNCTION]) {
+            let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+            Self::Drop { name: name(&parser.parse_object_name(false)?)?, if_exists }
+        } else {
+            parser.expect_keyword(Keyword::CREATE)?;
+            let or_replace = parser.parse_keywords(&[Keyword::OR, Keyword::REPLACE]);
+            if !parser.parse_keyword(Keyword::FUNCTION) {
+                return Ok(None);
+            }
+            Self::Create(Definition::parse(parser, or_replace)?)
+        };
+        let _ = parser.consume_token(&Token::SemiColon);
+        match parser.peek_token().token {
+            Token::EOF => Ok(Some(statement)),
+            other => plan_err!("{other} behind the end of the statement\nhint: {USAGE}"),
+        }
+    }
+}
+
+/// Whether it is worth a look.
+fn begins_like_one(text: &str) -> bool {
+    let mut words = text.split_whitespace().map(str::to_ascii_lowercase);
+    matches!(words.next().as_deref(), Some("create" | "drop"))
+        && words.take(4).any(|word| word.starts_with("function"))
+        || text.trim_start().starts_with(['-', '/']) && text.to_ascii_lowercase().contains("function")
+}
+
+impl Definition {
+    fn parse(parser: &mut Parser<'_>, or_replace: bool) -> Result<Self> {
+        let name = name(&parser.parse_object_name(false)?)?;
+        parser.expect_token(&Token::LParen)?;
+        let mut parameters = Vec::new();
+        while !parser.consume_token(&Token::RParen) {
+            if !parameters.is_empty() {
+                parser.expect_token(&Token::Comma)?;
+            }
+            let name = parser.parse_identifier()?;
+            let name = match name.quote_style {
+                None => name.value.to_ascii_lowercase(),
+                Some(_) => name.value,
+            };
+            parameters.push((name, parser.parse_data_type()?));
+        }
+        let (mut result, mut language, mut body, mut twin) = (None, None, None, None);
+        loop {
+            if parser.parse_keyword(Keyword::RETURNS) {
+                once("RETURNS", result.replace(parser.parse_data_type()?))?;
+            } else if parser.parse_keyword(Keyword::LANGUAGE) {
+                once("LANGUAGE", language.replace(parser.parse_identifier()?.value))?;
+            } else if parser.parse_keyword(Keyword::AS) {
+                once("AS", body.replace(text(parser)?))?;
+            } else if is_word(parser, "twin") {
+                once("TWIN", twin.replace(text(parser)?))?;
+            } else {
+                break;
+            }
+        }
+        let missing = |clause: &str| plan_datafusion_err!("{name}() has no {clause}\nhint: {USAGE}");
+        let language = language.ok_or_else(|| missing("LANGUAGE"))?;
+        if !language.eq_ignore_ascii_case("cuda") {
+            return plan_err!(
+                "functions are written in CUDA, and not in {language}\nhint: {USAGE}; \
+                 functions in Python are those of Session.create_function"
+            );
+        }
+        let (result, body) =
+            (result.ok_or_else(|| missing("RETURNS"))?, body.ok_or_else(|| missing("AS"))?);
+        Ok(Self { name, or_replace, parameters, result, body, twin })
+    }
+}
+
+/// A clause that may stand once.
+fn once<T>(clause: &str, before: Option<T>) -> Result<()> {
+    match before {
+        None => Ok(()),
+        Some(_) => plan_err!("{clause} stands twice\nhint: {USAGE}"),
+    }
+}
+
+/// Takes a word that is no keyword.
+fn is_word(parser: &mut Parser<'_>, wanted: &str) -> bool {
+    let is = matches!(&parser.peek_token().token, Token::Word(word)
+        if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted));
+    if is {
+        parser.next_token();
+    }
+    is
+}
+
+/// A text in quotes or between dollars.
+fn text(parser: &mut Parser<'_>) -> Result<String> {
+    match parser.parse_value()?.value {
+        Value::SingleQuotedString(text) => Ok(text),
+        Value::DollarQuotedString(text) => Ok(text.value),
+        other => plan_err!("{other} is no text between $$ or in quotes\nhint: {USAGE}"),
+    }
+}
+
+/// A name of one part, as the planner has it.
+fn name(name: &ObjectName) -> Result<String> {
+    match name.0.as_slice() {
+        [ObjectNamePart::Identifier(one)] if one.quote_style.is_none() => {
+            Ok(one.value.to_ascii_lowercase())
+        }
+        [ObjectNamePart::Identifier(one)] => Ok(one.value.clone()),
+        _ => plan_err!("a function has a name of one part, unlike {name}"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    fn of(text: &str) -> Result<Option<FunctionStatement>> {
+        FunctionStatement::of(text, &SessionContext::new().state())
+    }
+
+    #[test]
+    fn functions_are_read_with_their_clauses_in_any_order() {
+        let text = "create or replace function F(a int, \"B\" float[64]) language CUDA returns double \
+                    twin 'a + 1' as $$ return a; // it's ; $1 \n $$;";
+        let Some(FunctionStatement::Create(made)) = of(text).unwrap() else { panic!("{text}") };
+        assert_eq!((made.name.as_str(), made.or_replace), ("f", true));
+        let names: Vec<_> = made.parameters.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a", "B"]);
+        assert_eq!(made.body, " return a; // it's ; $1 \n ");
+        assert_eq!(made.twin.as_deref(), Some("a + 1"));
+        let dropped = of("DROP FUNCTION IF EXISTS g").unwrap();
+        assert!(matches!(dropped, Some(FunctionStatement::Drop { if_exists: true, .. })));
+        for other in ["select 1", "create table function(a int)", "drop table function", "create"] {
+            assert!(of(other).unwrap().is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_written_so_is_told() {
+        for (text, cause) in [
+            ("create function f(a int) returns int as 'x'", "no LANGUAGE"),
+            ("create function f(a int) language cuda as 'x'", "no RETURNS"),
+            ("create function f(a int) returns int language cuda", "no AS"),
+            ("create function f(a int) returns int language sql as 'x'", "written in CUDA"),
+            ("create function f(a int) returns int returns int language cuda as ''", "twice"),
+            ("create function f(a int) returns int language cuda as '' volatile", "behind the end"),
+            ("create function a.f(a int) returns int language cuda as ''", "one part"),
+        ] {
+            let Err(error) = of(text) else { panic!("{text}") };
+            assert!(error.to_string().contains(cause), "{text}: {error}");
+        }
+    }
+}

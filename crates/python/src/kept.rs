@@ -1,0 +1,240 @@
+//! Tables that the GPU service keeps, mapped into this process: their columns as memory of a GPU, by DLPack, by CUDA's array
+//! interface and by Arrow's C device interface. Nothing is copied.
+//!
+//! ```text
+//! service ── handles ──► Mapped (unmapped when the last user is gone) ──► Lease (then the service may free)
+//! ```
+
+use std::ffi::{CStr, c_void};
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::Arc;
+
+use arrow_schema::ffi::FFI_ArrowSchema;
+use headrace_engine::failure::Class;
+use headrace_flow::CancelToken;
+use headrace_format::arrow::arrow_field;
+use headrace_gpu::{Device, HANDLE_BYTES, Mapped, probe};
+use headrace_ir::{DataType, Field};
+use headrace_service::client::{Connection, Failure, HELLO_PATIENCE, Lease};
+use headrace_service::place::user_folder;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+
+use crate::failures;
+
+/// A device's memory, in DLPack and in Arrow.
+const CUDA: i32 = 2;
+
+/// Part of a column. Fields are dropped in this order: the memory is unmapped before the lease ends.
+struct Inner {
+    memory: Mapped,
+    field: Field,
+    rows: u64,
+    /// Where the validity bitmap lies, if there is one.
+    validity: Option<u64>,
+    _lease: Arc<Lease>,
+}
+
+/// Part of a column in the memory of a GPU.
+#[pyclass(module = "headrace._headrace", frozen)]
+pub struct Part(Arc<Inner>);
+
+/// How an element is called: `<f8`, and its code and bits in DLPack; and how many a row has.
+struct Element {
+    typestr: &'static str,
+    code: u8,
+    bits: u8,
+    items: Option<i64>,
+}
+
+fn element(data_type: &DataType) -> Option<Element> {
+    const (INT, UINT, FLOAT): (u8, u8, u8) = (0, 1, 2);
+    let (typestr, code, bits, items) = match data_type {
+        DataType::Int8 => ("|i1", INT, 8, None),
+        DataType::Int16 => ("<i2", INT, 16, None),
+        DataType::Int32 | DataType::Date32 => ("<i4", INT, 32, None),
+        DataType::Int64 | DataType::Time64(_) | DataType::Timestamp { .. } => {
+            ("<i8", INT, 64, None)
+        }
+        DataType::UInt8 => ("|u1", UINT, 8, None),
+        DataType::UInt16 => ("<u2", UINT, 16, None),
+        DataType::UInt32 => ("<u4", UINT, 32, None),
+        DataType::UInt64 => ("<u8", UINT, 64, None),
+        DataType::Float32 => ("<f4", FLOAT, 32, None),
+        DataType::Float64 => ("<f8", FLOAT, 64, None),
+        DataType::FixedBinary(bytes) => ("|u1", UINT, 8, Some(i64::from(*bytes))),
+        DataType::FloatList { item_bytes: 4, items } => ("<f4", FLOAT, 32, Some((*items).into())),
+        DataType::FloatList { items, .. } => ("<f8", FLOAT, 64, Some((*items).into())),
+        _ => return None,
+    };
+    Some(Element { typestr, code, bits, items })
+}
+
+/// The columns of a kept table: name, rows, and parts of each.
+#[pyfunction]
+#[pyo3(signature = (table, columns, folder=None))]
+pub fn map_kept(
+    py: Python<'_>,
+    table: &str,
+    columns: Vec<String>,
+    folder: Option<PathBuf>,
+) -> PyResult<Vec<(String, Vec<Part>)>> {
+    let mapped = py.detach(|| map(table, &columns, folder));
+    mapped.map_err(|cause| failures::of_value(py, Class::Device, cause))
+}
+
+fn map(
+    table: &str,
+    columns: &[String],
+    folder: Option<PathBuf>,
+) -> Result<Vec<(String, Vec<Part>)>, String> {
+    let told = |failure: Failure| match failure.is_absence {
+        true => format!("{failure}\nhint: headrace gpu-service start"),
+        false => failure.message,
+    };
+    let (folder, token) = (folder.unwrap_or_else(user_folder), CancelToken::new());
+    let service = Connection::open(&folder, HELLO_PATIENCE, &token).map_err(told)?;
+    let (mapped, lease) = service.map(table, columns, &token).map_err(told)?;
+    let lease = Arc::new(lease);
+    let device = device_of(&mapped.gpu)?;
+    let column = |column: headrace_service::protocol::MappedColumn| {
+        let part = |part: headrace_runner_part::MappedPart| {
+            let handle: [u8; HANDLE_BYTES] =
+                part.handle.try_into().map_err(|_| "a handle of another length".to_string())?;
+            let memory = Mapped::open(&device, handle, part.bytes as usize);
+            Ok(Part(Arc::new(Inner {
+                memory: memory.map_err(|error| error.to_string())?,
+                field: column.field.clone(),
+                rows: part.rows,
+                validity: part.validity,
+                _lease: Arc::clone(&lease),
+            })))
+        };
+        let parts = column.parts.into_iter().map(part).collect::<Result<_, String>>()?;
+        Ok((column.field.name.clone(), parts))
+    };
+    mapped.columns.into_iter().map(column).collect()
+}
+
+/// The GPU of an identity, whatever number it has here.
+fn device_of(uuid: &str) -> Result<Arc<Device>, String> {
+    let found = probe().devices.into_iter().find(|info| info.uuid == uuid);
+    let info = found.ok_or_else(|| {
+        format!("the service keeps it on {uuid}, which this process does not see\nhint: CUDA_VISIBLE_DEVICES")
+    })?;
+    Device::open(info.ordinal).map_err(|error| error.to_string())
+}
+
+#[pymethods]
+impl Part {
+    fn __len__(&self) -> usize {
+        self.0.rows as usize
+    }
+
+    /// The address of the first value.
+    #[getter]
+    fn ptr(&self) -> u64 {
+        self.0.memory.ptr()
+    }
+
+    /// The address of the validity bitmap, if there is one.
+    #[getter]
+    fn validity_ptr(&self) -> Option<u64> {
+        self.0.validity.map(|at| self.0.memory.ptr() + at)
+    }
+
+    /// The number of the GPU in this process.
+    #[getter]
+    fn device(&self) -> usize {
+        self.0.memory.device().ordinal()
+    }
+
+    /// NumPy's name of the elements' type, and the shape.
+    #[getter]
+    fn layout<'py>(&self, py: Python<'py>) -> PyResult<(&'static str, Bound<'py, PyTuple>)> {
+        let element = self.element()?;
+        let rows = self.0.rows as i64;
+        let shape = match element.items {
+            Some(items) => PyTuple::new(py, [rows, items])?,
+            None => PyTuple::new(py, [rows])?,
+        };
+        Ok((element.typestr, shape))
+    }
+
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.without_nulls()?;
+        let (typestr, shape) = self.layout(py)?;
+        let interface = PyDict::new(py);
+        interface.set_item("shape", shape)?;
+        interface.set_item("typestr", typestr)?;
+        // Only read: the service and other processes see the same bytes.
+        interface.set_item("data", (self.0.memory.ptr(), true))?;
+        interface.set_item("version", 3)?;
+        Ok(interface)
+    }
+
+    fn __dlpack_device__(&self) -> (i32, usize) {
+        (CUDA, self.device())
+    }
+
+    /// A tensor over the memory. It must not be written to, which DLPack says from version 1 on.
+    #[pyo3(signature = (**given))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        given: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        self.without_nulls()?;
+        let element = self.element()?;
+        let version = match given.map(|given| given.get_item("max_version")).transpose()?.flatten() {
+            Some(version) if !version.is_none() => version.extract::<(u32, u32)>()?,
+            _ => (0, 8),
+        };
+        let shape: Box<[i64]> = match element.items {
+            Some(items) => [self.0.rows as i64, items].into(),
+            None => [self.0.rows as i64].into(),
+        };
+        dlpack::capsule(py, Arc::clone(&self.0), &element, shape, version.0 >= 1)
+    }
+
+    /// The schema and the array of Arrow's C device interface.
+    #[pyo3(signature = (requested_schema=None, **_given))]
+    fn __arrow_c_device_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+        _given: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        let _ = requested_schema;
+        let field = arrow_field(&self.0.field);
+        let schema = FFI_ArrowSchema::try_from(&field)
+            .map_err(|error| PyTypeError::new_err(error.to_string()))?;
+        let schema = PyCapsule::new(py, schema, Some(c"arrow_schema".into()))?;
+        Ok((schema, arrow::capsule(py, &self.0)?))
+    }
+}
+
+impl Part {
+    fn element(&self) -> PyResult<Element> {
+        element(&self.0.field.data_type).ok_or_else(|| {
+            PyBufferError::new_err(format!(
+                "column {} of type {} has no elements that other libraries know",
+                self.0.field.name, self.0.field.data_type
+            ))
+        })
+    }
+
+    fn without_nulls(&self) -> PyResult<()> {
+        match self.0.validity {
+            None => Ok(()),
+            Some(_) => Err(PyBufferError::new_err(format!(
+                "column {} has NULLs, which arrays have not\n\
+                 hint: __arrow_c_device_array__ has them, or validity_ptr",
+                self.0.field.name
+            ))),
+        }
+    }
+}
