@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use headrace_io::{MappedFile, ReadAt, ReadMode, residency_sampled};
+use headrace_io::{
+    EXTENT_ALIGN_BYTES, MappedFile, ReadAt, ReadMode, Transferred, residency_sampled,
+};
 
 use crate::cache::{CacheKey, Cached, Reservation};
 use crate::registered::SharedMapping;
@@ -55,7 +57,9 @@ pub(crate) enum Destination {
 impl Destination {
     fn ways(&self) -> Result<&DeviceWays, String> {
         match self {
-            Destination::Anywhere => Err("there is no device".to_string()),
+            Destination::Anywhere => {
+                Err("there is no device: the processor itself takes the bytes".to_string())
+            }
             Destination::Device(ways) => Ok(ways),
         }
     }
@@ -116,7 +120,14 @@ impl<'a> Chooser<'a> {
         }
         let buffered = Way::Read { mode: ReadMode::Buffered, admit: false };
         if file.is_made() {
-            return Ok(buffered);
+            return match self.options.access {
+                AccessPath::Auto | AccessPath::Buffered => Ok(buffered),
+                _ if self.options.forbids_other_paths => {
+                    let why = "its bytes are decoded on the way, by threads that read through the page cache";
+                    Err(self.unavailable(file, why.to_string()))
+                }
+                _ => Ok(buffered),
+            };
         }
         if file.is_in_memory() {
             let in_place = !self.must_copy();
@@ -146,9 +157,50 @@ impl<'a> Chooser<'a> {
                 .map_err(|why| self.unavailable(file, why)),
             AccessPath::CuFile => self
                 .readable(read.file, file)
+                .and_then(|()| self.goes_straight(file))
                 .map(|()| Way::DeviceReader)
                 .map_err(|why| self.unavailable(file, why)),
         }
+    }
+
+    /// Error if the device's own reader is known to pass host memory, and must not.
+    fn goes_straight(&self, file: &Arc<dyn ReadAt>) -> Result<(), String> {
+        if !self.options.forbids_other_paths {
+            return Ok(());
+        }
+        let reader = self.destination.ways()?.reader.clone()?;
+        reader.detour(file).map_or(Ok(()), Err)
+    }
+
+    /// Error if the page cache brought more of a read than it must, and must not. O_DIRECT moves whole blocks, all
+    /// but a file's partial last one.
+    pub fn check_read(
+        &self,
+        read: &ReadSpec,
+        file: &Arc<dyn ReadAt>,
+        done: &Transferred,
+    ) -> Result<(), RaceError> {
+        let RaceOptions { access, forbids_other_paths, .. } = *self.options;
+        if access != AccessPath::Direct || !forbids_other_paths || file.is_in_memory() {
+            return Ok(());
+        }
+        let size_bytes = file.size_bytes();
+        let last_block = size_bytes - size_bytes % EXTENT_ALIGN_BYTES as u64;
+        let end_bytes = (read.offset + read.bytes).saturating_sub(last_block.max(read.offset));
+        let others_bytes = done.buffered_bytes.saturating_sub(end_bytes);
+        if others_bytes == 0 {
+            return Ok(());
+        }
+        let offset = read.offset;
+        let why = match done.direct_refused_bytes {
+            0 => "O_DIRECT reads stopped inside of a block",
+            _ => "O_DIRECT reads were refused (EINVAL)",
+        };
+        let why = format!(
+            "{others_bytes} bytes at offset {offset} came through the page cache: {why}\nhint: headrace doctor says what \
+             the file system can do"
+        );
+        Err(self.unavailable(file, why))
     }
 
     /// It is fetched with any access path, unless the path bypasses this machine's memory.
@@ -308,13 +360,30 @@ impl<'a> Chooser<'a> {
         self.options.cache.as_ref()?.reserve(key(read, file), self.cache_race)
     }
 
-    pub fn unavailable(&self, file: &Arc<dyn ReadAt>, reason: String) -> RaceError {
-        RaceError::PathUnavailable {
-            access: self.options.access,
-            file: file.path().display().to_string(),
-            reason,
-        }
+    /// The error of a race whose reads passed host memory, although they looked as if they would not.
+    pub fn detoured(&self, detours: u64, reader: &str) -> RaceError {
+        let why = format!("{detours} of the reads meanwhile passed host memory: {reader}");
+        self.unavailable_for("the files of the race".to_string(), why)
     }
+
+    pub fn unavailable(&self, file: &Arc<dyn ReadAt>, reason: String) -> RaceError {
+        self.unavailable_for(file.path().display().to_string(), reason)
+    }
+
+    fn unavailable_for(&self, file: String, reason: String) -> RaceError {
+        let access = self.options.access;
+        let reason = match access {
+            AccessPath::CuFile => with_hint(reason, "headrace doctor --gds says what is missing"),
+            _ => reason,
+        };
+        RaceError::PathUnavailable { access, file, reason }
+    }
+}
+
+/// A reason with one remedy more.
+fn with_hint(reason: String, hint: &str) -> String {
+    let begin = if reason.contains("\nhint: ") { "; " } else { "\nhint: " };
+    format!("{reason}{begin}{hint}")
 }
 
 /// The known facts of a file.

@@ -70,6 +70,16 @@ pub trait DeviceReader: Send + Sync + fmt::Debug {
     /// bounce buffer is faster than another one.
     fn is_direct(&self) -> bool;
 
+    /// Why reads of a file that was opened pass host memory all the same; `None` if nothing says so beforehand.
+    fn detour(&self, _file: &Arc<dyn ReadAt>) -> Option<String> {
+        (!self.is_direct()).then(|| self.describe())
+    }
+
+    /// Reads of this process so far that passed host memory; `None` where nobody counts.
+    fn detours(&self) -> Option<u64> {
+        None
+    }
+
     /// Prepares a file; called once a race for each file that is read this way.
     ///
     /// # Errors

@@ -12,6 +12,11 @@ pub struct RaceOptions {
     /// The access path. Any path but [`AccessPath::Auto`] ignores the host cache. Chunks in memory
     /// are not affected.
     pub access: AccessPath,
+    /// Whether the race fails when bytes of a file take another path than the forced one: otherwise the report
+    /// counts them. By [`AccessPath::CuFile`] it then fails, too, when the device's own reader passes host memory, as
+    /// far as that is known beforehand or counted afterwards. The page cache brings a file's partial last block in
+    /// any case.
+    pub forbids_other_paths: bool,
     /// How the input may be treated. Uncacheable input ignores `cache` and `registered`, and
     /// `mappings` unless it fills the page cache; files themselves know whether they are to be
     /// checked.
@@ -88,6 +93,7 @@ impl Default for RaceOptions {
         let cores = headrace_io::system::cores();
         RaceOptions {
             access: AccessPath::Auto,
+            forbids_other_paths: false,
             policy: InputPolicy::default(),
             limit: None,
             slots: 8,

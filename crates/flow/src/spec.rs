@@ -50,13 +50,15 @@ pub enum AccessPath {
     Mapped,
     /// Always read through the page cache.
     Buffered,
-    /// Always O_DIRECT; an error if a file does not support it.
+    /// Always O_DIRECT; an error if a file does not support it. Reads that it refuses afterwards, and what is decoded on
+    /// the way, come through the page cache, unless [that is forbidden](crate::RaceOptions::forbids_other_paths).
     Direct,
     /// Always copied to the device straight from a registered mapping of the file; an error if the
     /// lane or its driver cannot do that, and on the host.
     Registered,
     /// Always read into device memory by the device's own reader (cuFile); an error if there is
-    /// none, if it cannot read the file, and on the host.
+    /// none, if it cannot read the file, and on the host. The reader may pass host memory, unless
+    /// [that is forbidden](crate::RaceOptions::forbids_other_paths).
     CuFile,
 }
 

@@ -233,12 +233,16 @@ impl Runner {
         // Pages of the page cache that are to stay there are not the session's.
         let release_mapped = self.memory.release_mapped && !policy.fills_page_cache;
         let slots = (self.memory.slots_bytes / settings.chunk_bytes.max(1)).clamp(2, 16);
+        let forbids_other_paths = settings.forbids_other_ways();
         RaceOptions {
             access: match settings.access {
                 // Ways to a GPU alone.
-                AccessPath::Registered | AccessPath::CuFile => AccessPath::Auto,
+                AccessPath::Registered | AccessPath::CuFile if !forbids_other_paths => {
+                    AccessPath::Auto
+                }
                 access => access,
             },
+            forbids_other_paths,
             policy,
             slots: slots as usize,
             memory: Some(Arc::clone(&self.budget)),

@@ -32,7 +32,7 @@ pub enum Fallback {
     #[default]
     Allow,
     /// The query fails with the reason. Every scan of a Headrace table must then be inside a
-    /// pipeline that runs on the wanted processor.
+    /// pipeline that runs on the wanted processor, and bytes of files must come by [`Settings::access`].
     Forbid,
 }
 
@@ -191,8 +191,13 @@ pub struct Settings {
     pub processor: Processor,
     /// What happens to what it cannot run.
     pub fallback: Fallback,
-    /// How bytes reach it. What runs on the CPU chooses for each extent where the way is a GPU's.
+    /// How bytes reach it. What runs on the CPU chooses for each extent where the way is a GPU's, unless
+    /// `fallback` forbids that.
     pub access: AccessPath,
+    /// Whether bytes may come another way than `access` although `fallback` forbids another processor: a process that
+    /// runs pipelines for others leaves it to those what else to do.
+    #[serde(default)]
+    pub may_go_other_ways: bool,
     /// Threads that execute a pipeline on the CPU.
     pub threads: usize,
     /// What the run has together with those of other processes, if with any.
@@ -221,6 +226,11 @@ impl Settings {
     pub fn is_gpu_or_nothing(&self) -> bool {
         self.processor == Processor::Cuda && self.fallback == Fallback::Forbid
     }
+
+    /// Whether bytes of files that come another way than `access` fail the run.
+    pub fn forbids_other_ways(&self) -> bool {
+        self.fallback == Fallback::Forbid && !self.may_go_other_ways
+    }
 }
 
 impl Default for Settings {
@@ -229,6 +239,7 @@ impl Default for Settings {
             processor: Processor::default(),
             fallback: Fallback::default(),
             access: AccessPath::default(),
+            may_go_other_ways: false,
             threads: headrace_io::system::cores(),
             share: None,
             chunk_bytes: 4 << 20,

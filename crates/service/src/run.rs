@@ -160,7 +160,8 @@ pub fn settings(asked: &Settings, shared: &Shared) -> Settings {
         only => (only, Fallback::Forbid),
     };
     let threads = asked.threads.clamp(1, THREADS_MAX);
-    Settings { processor, fallback, threads, ..asked.clone() }
+    let may_go_other_ways = !asked.forbids_other_ways();
+    Settings { processor, fallback, may_go_other_ways, threads, ..asked.clone() }
 }
 
 /// Where a stage of a program would run.

@@ -23,8 +23,8 @@ use std::{
     time::Duration,
 };
 
-use arrow_array::RecordBatch;
-use arrow_schema::{Field, SchemaRef};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{ArrowError, Field, SchemaRef};
 use headrace_format::arrow::{ArrowWriter, WriterOptions, WriterSummary, narrow_schema};
 use parking_lot::{Condvar, Mutex};
 
@@ -48,6 +48,18 @@ pub(crate) trait TableGenerator: Send + Sync {
     fn pieces(&self, rows_per_batch: u64) -> u64;
     /// Piece `number` of them, counted from 0.
     fn piece(&self, number: u64, rows_per_batch: u64) -> Result<RecordBatch, SuiteError>;
+}
+
+/// Piece `number` of a table whose pieces are of as many rows, but for the last.
+pub(crate) fn piece_of(
+    table: &dyn TableGenerator,
+    (number, rows_per_piece): (u64, u64),
+    columns: impl FnOnce(Range<u64>) -> Result<Vec<ArrayRef>, ArrowError>,
+) -> Result<RecordBatch, SuiteError> {
+    let first = number * rows_per_piece;
+    columns(first..table.rows().min(first + rows_per_piece))
+        .and_then(|columns| RecordBatch::try_new(table.schema(), columns))
+        .map_err(|source| SuiteError::Batch { table: table.name(), source })
 }
 
 /// A file and its pieces of the table.
@@ -285,8 +297,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::sync::Arc;
 
-    use arrow_array::{ArrayRef, Int32Array};
-    use arrow_schema::{ArrowError, DataType, Field, Schema};
+    use arrow_array::Int32Array;
+    use arrow_schema::{DataType, Schema};
 
     use super::*;
 

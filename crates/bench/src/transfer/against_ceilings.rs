@@ -77,7 +77,8 @@ pub(crate) fn judge(
     run: &mut BenchRun,
 ) {
     if let Some(iops) = run.iops {
-        let store = place.store.as_ref();
+        // There is no record of random writes.
+        let store = place.store.as_ref().filter(|_| plan.operation == Operation::Read);
         let ceiling = store.and_then(|store| ceilings.for_store(store).random_read);
         if let (Some(ceiling), Some(bottleneck)) = (ceiling, &mut run.bottleneck) {
             bottleneck.push_str(&beside(iops, &ceiling));
@@ -216,7 +217,8 @@ pub(crate) fn measurement(place: &Place, plan: &BenchPlan, run: &BenchRun) -> Op
     };
     let access = plan.path.name().to_string();
     let measure = match (&plan.operation, plan.pattern) {
-        (Operation::Write { .. }, _) => {
+        (Operation::Write { .. }, Pattern::Random { .. }) => return None,
+        (Operation::Write { .. }, Pattern::Sequential { .. }) => {
             Measure::StorageWrite { store: place.store.clone()?, access, threads: at_once }
         }
         (Operation::Read, Pattern::Random { block_bytes }) if pure(by.direct) => {

@@ -78,6 +78,8 @@ fn race_remedy(error: &RaceError) -> Option<String> {
         RaceError::Read { source, .. }
         | RaceError::Changed(source)
         | RaceError::StartUp(source) => io_remedy(source),
+        // Its text carries its own hint.
+        RaceError::PathUnavailable { reason, .. } if reason.contains("\nhint: ") => None,
         RaceError::PathUnavailable { .. } => {
             Some("--path auto takes the best way there is and says why; see headrace doctor".into())
         }

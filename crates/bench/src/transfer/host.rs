@@ -39,6 +39,7 @@ pub(crate) fn race_options(plan: &BenchPlan) -> RaceOptions {
     let (access, direct_engine) = plan.path.access();
     RaceOptions {
         access,
+        forbids_other_paths: plan.forbids_other_paths,
         direct_engine,
         slots: plan.slot_count(),
         readers: plan.threads,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use headrace_flow::{AccessPath, DirectEngine, HostMemory, Trace};
 use headrace_io::system::{GpuFor, Taker};
 use headrace_io::write::{SinkFile, WriteAt};
-use headrace_io::{ReadAt, SetupFault, SourceFile};
+use headrace_io::{EXTENT_ALIGN_BYTES, ReadAt, SetupFault, SourceFile};
 use serde::Serialize;
 
 use super::{BenchError, Progress};
@@ -29,7 +29,7 @@ const RING_BYTES: u64 = 144 << 20;
 pub enum Operation {
     /// The paths are read.
     Read,
-    /// A file is written at, or below, each path.
+    /// A file is written at, or below, each path: in random order after it was written once in sequence, untimed.
     Write {
         /// Bytes to write, over all paths.
         bytes: u64,
@@ -201,6 +201,8 @@ pub struct BenchPlan {
     pub target: Target,
     /// The access path.
     pub path: PathChoice,
+    /// Whether the run fails when bytes take another path than `path`, unless that is chosen per extent.
+    pub forbids_other_paths: bool,
     /// Memory of the slots when the target is a GPU.
     pub memory: HostMemory,
     /// Sequential or random, and the size of the pieces.
@@ -236,6 +238,7 @@ impl BenchPlan {
             operation: Operation::Read,
             target: Target::Host,
             path: PathChoice::Auto,
+            forbids_other_paths: false,
             memory: HostMemory::Pinned,
             pattern: Pattern::Sequential { chunk_bytes: 16 << 20 },
             slots: None,
@@ -307,11 +310,8 @@ impl BenchPlan {
         if self.operation == Operation::Read {
             return Ok(());
         }
-        if matches!(self.pattern, Pattern::Random { .. }) {
-            return Err(BenchError::plan(
-                "writes are measured in sequence only",
-                "leave --random or --write out",
-            ));
+        if let Pattern::Random { block_bytes } = self.pattern {
+            self.check_random_write(block_bytes)?;
         }
         let past_slots =
             matches!(self.path, PathChoice::Mmap | PathChoice::Registered | PathChoice::Cufile);
@@ -325,6 +325,23 @@ impl BenchPlan {
             return Err(BenchError::plan(
                 "what a GPU writes passes pinned memory",
                 "leave --pageable or --write out",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_random_write(&self, block_bytes: u64) -> Result<(), BenchError> {
+        if self.target != Target::Host {
+            return Err(BenchError::plan(
+                "blocks in random order are written from the host",
+                "--to host, or leave --random out",
+            ));
+        }
+        if self.path != PathChoice::Pread && !block_bytes.is_multiple_of(EXTENT_ALIGN_BYTES as u64)
+        {
+            return Err(BenchError::plan(
+                format!("O_DIRECT writes no blocks of {block_bytes} bytes"),
+                format!("choose a multiple of {EXTENT_ALIGN_BYTES} bytes, or --path pread"),
             ));
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use headrace_flow::{ChunkSpec, RaceReport};
+use headrace_flow::{AccessPath, ChunkSpec, RaceError, RaceReport};
 use headrace_io::{ReadAt, SourceFile};
 
 use super::counters::{Counted, Watched};
@@ -126,6 +126,9 @@ impl Bench {
     fn write(&mut self, plan: &BenchPlan) -> Result<BenchRun, BenchError> {
         let watch = Watched::below(&plan.paths);
         let mut written = write::run(plan, &progress_of(plan), &watch, &mut self.gpus)?;
+        if plan.forbids_other_paths {
+            check_written(plan, &written)?;
+        }
         let counted = std::mem::take(&mut written.counted);
         let cache =
             CacheRecord { asked: CacheState::AsIs, resident_share_before: None, notes: Vec::new() };
@@ -137,6 +140,8 @@ impl Bench {
         run.chunks = written.chunks;
         run.wall_ns = written.wall_ns;
         run.gb_per_s = per_ns(written.bytes, written.wall_ns);
+        let is_random = matches!(plan.pattern, Pattern::Random { .. });
+        run.iops = is_random.then(|| per_ns(written.chunks, written.wall_ns) * 1e9);
         run.bytes_by_path = written.by_path;
         run.latency = written.latency;
         run.mean_request_bytes = written.mean_request_bytes;
@@ -188,6 +193,21 @@ impl Bench {
         }
         names
     }
+}
+
+/// Error if bytes were written through the page cache that O_DIRECT was to write.
+fn check_written(plan: &BenchPlan, written: &write::Outcome) -> Result<(), BenchError> {
+    let (access, _) = plan.path.access();
+    let bytes = written.direct_refused_bytes;
+    if access != AccessPath::Direct || bytes == 0 {
+        return Ok(());
+    }
+    let file = plan.paths.first().map(|path| shown(path)).unwrap_or_default();
+    let reason = format!(
+        "{bytes} bytes were written through the page cache: O_DIRECT writes were refused (EINVAL)\nhint: headrace doctor \
+         says what the file system can do"
+    );
+    Err(RaceError::PathUnavailable { access, file, reason }.into())
 }
 
 fn progress_of(plan: &BenchPlan) -> Arc<Progress> {

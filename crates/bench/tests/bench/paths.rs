@@ -158,6 +158,26 @@ fn direct_reads_that_are_refused_go_another_way_and_are_counted() {
         assert!(run.direct_refused_bytes > 0, "{run:?}");
         assert_eq!(run.bytes_by_path.direct, 0, "{run:?}");
         assert!(run.path_reasons.iter().any(|reason| reason.contains("refused")), "{run:?}");
+        plan.forbids_other_paths = true;
+        let error = transfer::run(&plan).unwrap_err();
+        assert!(error.to_string().contains("came through the page cache"), "{path}: {error}");
+        // The hint is part of the text.
+        assert_eq!(error.remedy(), None, "{path}: {error}");
+    }
+}
+
+#[test]
+fn forced_paths_that_bytes_do_take_may_be_all_that_is_allowed() {
+    let file = TestFile::new(1_000_003);
+    for path in PathChoice::ALL {
+        let plan = BenchPlan { forbids_other_paths: true, ..verified(file.plan(path)) };
+        match transfer::run(&plan) {
+            Ok(run) => assert_whole(&run, 1_000_003),
+            Err(error) if matches!(path, PathChoice::Registered | PathChoice::Cufile) => {
+                assert!(error.is_usage(), "{error}");
+            }
+            Err(error) => assert!(!file.has_direct(), "{path}: {error}"),
+        }
     }
 }
 

@@ -196,8 +196,57 @@ fn writes_that_cannot_be_are_usage_errors() {
     let good = plan(&folder.path().join("new.bin"), PathChoice::Auto);
     for wrong in [
         BenchPlan { path: PathChoice::Mmap, ..good.clone() },
-        BenchPlan { pattern: Pattern::Random { block_bytes: 4096 }, ..good.clone() },
+        BenchPlan { pattern: Pattern::Random { block_bytes: 512 }, ..good.clone() },
+        BenchPlan {
+            pattern: Pattern::Random { block_bytes: 4096 },
+            target: Target::Gpus(vec![0]),
+            ..good.clone()
+        },
     ] {
         assert!(transfer::run(&wrong).unwrap_err().is_usage(), "{wrong:?}");
     }
+}
+
+#[test]
+fn blocks_in_random_order_are_written_into_a_file_that_is_there() {
+    let folder = folder();
+    for way in WAYS {
+        let mut plan = BenchPlan {
+            pattern: Pattern::Random { block_bytes: 4096 },
+            limit_bytes: Some(100 * 4096),
+            ..plan(&folder.path().join("new.bin"), way)
+        };
+        if matches!(way, PathChoice::Uring | PathChoice::Direct) && !has_direct(folder.path()) {
+            assert!(transfer::run(&plan).is_err(), "{way}");
+            continue;
+        }
+        let run = transfer::run(&plan).unwrap();
+        assert_eq!((run.bytes, run.chunks, run.file_bytes), (100 * 4096, 100, SIZE), "{run:?}");
+        assert!(run.iops.is_some_and(|iops| iops > 0.0), "{run:?}");
+        assert_eq!(run.verification.as_ref().unwrap().mismatch_count, 0, "{run:?}");
+        assert!(render::text(&run).contains("IOPS"), "{}", render::text(&run));
+        // All blocks of the file are there, and not those alone that were written in random order.
+        plan.operation = Operation::Write { bytes: SIZE, overwrite: false, keep: true };
+        transfer::run(&plan).unwrap();
+        let kept = folder.path().join("new.bin");
+        let content = std::fs::read(&kept).unwrap();
+        assert_eq!(content.len() as u64, SIZE);
+        assert!(content.chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)));
+        std::fs::remove_file(kept).unwrap();
+    }
+}
+
+#[test]
+fn writes_that_o_direct_refuses_fail_where_no_other_way_is_allowed() {
+    let folder = folder();
+    if !has_direct(folder.path()) {
+        return;
+    }
+    let mut plan = plan(&folder.path().join("new.bin"), PathChoice::Direct);
+    plan.hooks.wrap_sink = twin(FaultPlan { direct_refused: true, ..FaultPlan::default() });
+    assert!(transfer::run(&plan).unwrap().direct_refused_bytes > 0);
+    plan.forbids_other_paths = true;
+    let error = transfer::run(&plan).unwrap_err().to_string();
+    assert!(error.contains("new.bin") && error.contains("EINVAL"), "{error}");
+    assert_eq!(names(folder.path()), Vec::<String>::new());
 }

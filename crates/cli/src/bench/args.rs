@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use headrace_bench::transfer::PathChoice;
+use headrace_engine::Fallback;
 use headrace_io::system::{GpuFor, Taker};
 
 use super::ooc::OocArgs;
@@ -19,8 +20,10 @@ Examples:
   headrace bench io ./ssb10 --to gpu --verify
   headrace bench io /data/a.arrow /data2/b.arrow --cold --path uring --to host
   headrace bench io /data/a.arrow --random 4KiB --cold
+  headrace bench io /data/a.arrow --to gpu --path cufile --fallback forbid
   headrace bench io /data/a.arrow --sweep --sweep-seconds 120 --json sweep.json
   headrace bench io /data/new.bin --write --size 8GiB
+  headrace bench io /data/new.bin --write --size 8GiB --random 4KiB
 
 Sizes: MB = 10^6, MiB = 2^20. Speeds: GB/s with GB = 10^9 bytes.")]
     Io(Box<IoArgs>),
@@ -52,6 +55,9 @@ pub struct IoArgs {
     /// Several with --sweep.
     #[arg(long, value_name = "WAY", value_delimiter = ',')]
     pub path: Vec<PathChoice>,
+    /// Whether bytes may take another way than the named one: allow (the record says which), or forbid (then that is an error).
+    #[arg(long, value_name = "F", default_value_t = Fallback::Allow)]
+    pub fallback: Fallback,
     /// Copy to the GPU from pinned memory (the default).
     #[arg(long, conflicts_with = "pageable")]
     pub pinned: bool,
@@ -70,8 +76,8 @@ pub struct IoArgs {
     /// Reader threads (default: all cores, at most 16). Several with --sweep.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Vec<u32>,
-    /// Read blocks of this size in random order and report IOPS.
-    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "4KiB", value_parser = parse_bytes, conflicts_with_all = ["chunk", "write"])]
+    /// Read blocks of this size in random order, or write them into a file of --size, and report IOPS.
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "4KiB", value_parser = parse_bytes, conflicts_with = "chunk")]
     pub random: Option<u64>,
     /// Files below PATH go to GPU N, or to all.
     #[arg(long, value_name = "PATH=N", value_parser = GpuFor::one)]

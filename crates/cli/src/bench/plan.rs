@@ -5,6 +5,7 @@ use std::time::Duration;
 use headrace_bench::transfer::{
     BenchPlan, CacheState, Grid, HostMemory, Operation, PathChoice, Pattern, SweepPlan, Target,
 };
+use headrace_engine::Fallback;
 use headrace_flow::Trace;
 use headrace_io::system::GpuFor;
 
@@ -46,6 +47,7 @@ pub fn base(args: &IoArgs) -> Result<BenchPlan> {
         operation: operation(args),
         target: target(args),
         path: args.path.first().copied().unwrap_or(PathChoice::Auto),
+        forbids_other_paths: args.fallback == Fallback::Forbid,
         memory: if args.pageable { HostMemory::Pageable } else { HostMemory::Pinned },
         pattern,
         slots: args.slots.map(|slots| slots as usize),
@@ -189,7 +191,12 @@ mod tests {
         let plan = base(&args("/a --to host --write --size 1GiB --keep")).unwrap();
         let wanted = Operation::Write { bytes: 1 << 30, overwrite: false, keep: true };
         assert_eq!(plan.operation, wanted);
+        let plan = base(&args("/a --to host --write --size 1GiB --random 16KiB")).unwrap();
+        assert_eq!(plan.pattern, Pattern::Random { block_bytes: 16 << 10 });
         assert!(base(&args("/a --to host --chunk 1MiB,2MiB")).is_err());
+        assert!(!plan.forbids_other_paths);
+        let plan = base(&args("/a --to gpu --path cufile --fallback forbid")).unwrap();
+        assert!(plan.forbids_other_paths);
     }
 
     #[test]

@@ -111,6 +111,22 @@ impl DeviceReader for CuFileReader {
         matches!(self.cufile.mode().kind, CuFileModeKind::Gds | CuFileModeKind::P2pDma)
     }
 
+    fn detour(&self, file: &Arc<dyn ReadAt>) -> Option<String> {
+        let possible = self.cufile.possible_mode();
+        if possible.kind == CuFileModeKind::Compatibility {
+            let evidence = possible.evidence.join("; ");
+            return Some(format!(
+                "cuFile works in compatibility mode, which copies through host memory: {evidence}"
+            ));
+        }
+        let refused = file.source().descriptor(ReadMode::Direct).err()?;
+        Some(format!("cuFile copies through host memory without O_DIRECT: {refused}"))
+    }
+
+    fn detours(&self) -> Option<u64> {
+        self.cufile.counts().map(|counts| counts.posix)
+    }
+
     fn open(&self, file: &Arc<dyn ReadAt>) -> Result<(), BoxError> {
         self.handle(file).map(|_| ())
     }

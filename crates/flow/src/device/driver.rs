@@ -31,6 +31,8 @@ pub(super) struct Driver<'a, P, L: ?Sized> {
     pub writers: Writers<'a>,
     pub device_reads: Option<DeviceReads>,
     pub reader: Option<Arc<dyn DeviceReader>>,
+    /// What the reader had counted before the race, if it must not pass host memory.
+    detours_before: Option<u64>,
     pub registrars: Option<Registrars>,
     /// Answers that `device_reads` and `registrars` still owe.
     pub device_reading: usize,
@@ -96,6 +98,12 @@ impl<'a, P: Default, L: DeviceLane<P> + ?Sized> Driver<'a, P, L> {
             },
             reader: reader.clone(),
         };
+        let detours_before = match (&reader, race.options.access) {
+            (Ok(reader), AccessPath::CuFile) if race.options.forbids_other_paths => {
+                reader.detours()
+            }
+            _ => None,
+        };
         let (cache_race, mappings) = (shared.cache_race, shared.mappings.clone());
         let mut idle = Stopwatch::default();
         idle.set(true);
@@ -105,6 +113,7 @@ impl<'a, P: Default, L: DeviceLane<P> + ?Sized> Driver<'a, P, L> {
             engines: unsafe { Engines::new(&race.options, &windows, bytes, readers, read) },
             writers: Writers::new(&race.options, &race.sinks, written),
             reader: reader.ok(),
+            detours_before,
             device_reads: None,
             registrars: None,
             device_reading: 0,
@@ -135,6 +144,9 @@ impl<'a, P: Default, L: DeviceLane<P> + ?Sized> Driver<'a, P, L> {
             self.shared.stop.fail(error);
         }
         self.drain();
+        if let Err(error) = self.check_detours() {
+            self.shared.stop.fail(error);
+        }
         let mut tally = std::mem::take(&mut self.tally);
         self.engines.fill_tally(&mut tally);
         self.writers.fill_tally(&mut tally, &mut self.chooser.reasons);
@@ -148,6 +160,17 @@ impl<'a, P: Default, L: DeviceLane<P> + ?Sized> Driver<'a, P, L> {
         tally.report.execute_wait_ns = self.idle.total_ns();
         tally.report.path_reasons = std::mem::take(&mut self.chooser.reasons).into_texts();
         tally
+    }
+
+    /// Error if the device's own reader has passed host memory meanwhile, and must not.
+    fn check_detours(&self) -> Result<(), RaceError> {
+        let (Some(reader), Some(before)) = (&self.reader, self.detours_before) else {
+            return Ok(());
+        };
+        match reader.detours().map_or(0, |detours| detours.saturating_sub(before)) {
+            0 => Ok(()),
+            detours => Err(self.chooser.detoured(detours, &reader.describe())),
+        }
     }
 
     fn stream(&mut self) -> Result<(), RaceError> {

@@ -164,6 +164,9 @@ impl<P: Default, L: DeviceLane<P> + ?Sized> Driver<'_, P, L> {
             (std::mem::replace(&mut filling.origin, Origin::Memory(None)), filling.window);
         self.engines.completed(&completion, bytes, from_memory);
         let done = completion.result.map_err(|source| RaceError::Read { chunk, source })?;
+        if !from_memory {
+            self.chooser.check_read(&read, &file, &done)?;
+        }
         if done.direct_refused_bytes > 0 {
             let path = file.path().display();
             self.chooser.reasons.add(format!("{path}: O_DIRECT reads were refused (EINVAL)"));

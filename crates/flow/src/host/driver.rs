@@ -349,6 +349,9 @@ impl<'a, P: Default> Driver<'a, P> {
                 }
             }
             Ok(done) => {
+                if let Err(error) = self.chooser.check_read(&read, file, &done) {
+                    self.shared.stop.fail(error);
+                }
                 match file.is_in_memory() {
                     true => reading.bytes.memory += read.bytes,
                     false => reading.bytes.add_read(&**file, read.bytes, &done),

@@ -343,17 +343,25 @@ fn gpu_cufile_brings_the_right_bytes_or_says_why_not() {
     let bench = Bench::new();
     let file = TestFile::new(".", SIZE);
     let mut slots = CudaSlots::new(&bench.pool, 3, CHUNK + 65_536).unwrap();
-    let options = RaceOptions { access: AccessPath::CuFile, ..RaceOptions::default() };
-    let race = Race::new(vec![file.file.clone()], file.chunks(CHUNK), options, CancelToken::new())
-        .unwrap();
-    let mut program = CopyBack::new(&bench.device, &race);
-    match race.run_device(&mut slots.lane(&mut program)) {
-        Ok(report) => {
-            program.assert_same(&race, &file.content);
-            assert_eq!(report.bytes_by_path.cufile, SIZE as u64);
-            println!("{report:?}");
+    for forbids_other_paths in [false, true] {
+        let options = RaceOptions {
+            access: AccessPath::CuFile,
+            forbids_other_paths,
+            ..RaceOptions::default()
+        };
+        let token = CancelToken::new();
+        let race = Race::new(vec![file.file.clone()], file.chunks(CHUNK), options, token).unwrap();
+        let mut program = CopyBack::new(&bench.device, &race);
+        match race.run_device(&mut slots.lane(&mut program)) {
+            Ok(report) => {
+                program.assert_same(&race, &file.content);
+                assert_eq!(report.bytes_by_path.cufile, SIZE as u64);
+                let bounces = report.engines.iter().any(|engine| engine.contains("Compatibility"));
+                assert!(!(forbids_other_paths && bounces), "{report:?}");
+                println!("{report:?}");
+            }
+            Err(RaceError::PathUnavailable { reason, .. }) => println!("no cuFile: {reason}"),
+            Err(error) => panic!("{error}"),
         }
-        Err(RaceError::PathUnavailable { reason, .. }) => println!("no cuFile: {reason}"),
-        Err(error) => panic!("{error}"),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headrace_flow::{
     AccessPath, Affinity, CancelToken, DeviceLane, HostCache, Race, RaceError, RaceOptions,
-    RegisteredPool,
+    RaceReport, RegisteredPool,
 };
 use headrace_io::{FaultPlan, IoError};
 
@@ -415,6 +415,72 @@ fn auto_takes_the_devices_reader_for_cold_files_if_it_is_direct() {
     assert!(refusing.path_reasons.iter().any(|r| r.contains("by order")), "{refusing:?}");
     let cached = run(Reader { direct: true, ..Reader::default() }, Some(HostCache::new(4 << 20)));
     assert_eq!(cached.bytes_by_path.cufile, 0);
+}
+
+/// A race that must read by the device's own reader and past host memory.
+fn past_host_memory(file: &TestFile, reader: Option<Reader>) -> Result<RaceReport, RaceError> {
+    let options = RaceOptions {
+        access: AccessPath::CuFile,
+        forbids_other_paths: true,
+        ..RaceOptions::default()
+    };
+    let race = race(file.files(), file.chunks(CHUNK), options);
+    let plan = Plan { reader: reader.map(Arc::new), ..Plan::default() };
+    let mut lane = SimulatedLane::new(3, SLOT, plan);
+    let report = race.run_device(&mut lane);
+    assert!(lane.is_idle());
+    if report.is_ok() {
+        assert_same(&race, lane.take_results(), &file.content);
+    }
+    report
+}
+
+/// The text of an error that says which path cannot be had, of which file, and what helps.
+fn unavailable(outcome: Result<RaceReport, RaceError>) -> String {
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, RaceError::PathUnavailable { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("CuFile was forced"), "{text}");
+    assert!(text.contains("hint: headrace doctor --gds"), "{text}");
+    text
+}
+
+#[test]
+fn without_a_reader_nothing_comes_another_way() {
+    let file = TestFile::new(SIZE);
+    let text = unavailable(past_host_memory(&file, None));
+    assert!(text.contains("has no reader") && text.contains("data.bin"), "{text}");
+}
+
+#[test]
+fn a_file_that_the_reader_refuses_comes_no_other_way() {
+    let file = TestFile::new(SIZE);
+    let refusing = Reader { direct: true, refuses_files: true, ..Reader::default() };
+    let text = unavailable(past_host_memory(&file, Some(refusing)));
+    assert!(text.contains("by order") && text.contains("data.bin"), "{text}");
+}
+
+#[test]
+fn a_reader_that_passes_host_memory_is_refused_before_it_reads() {
+    let file = TestFile::new(SIZE);
+    let text = unavailable(past_host_memory(&file, Some(Reader::default())));
+    assert!(text.contains("simulated reader") && text.contains("data.bin"), "{text}");
+}
+
+#[test]
+fn reads_that_turn_out_to_have_passed_host_memory_fail_the_race() {
+    let file = TestFile::new(SIZE);
+    let reader = Reader { direct: true, counts_detours: true, ..Reader::default() };
+    let text = unavailable(past_host_memory(&file, Some(reader)));
+    assert!(text.contains("22 of the reads meanwhile passed host memory"), "{text}");
+}
+
+#[test]
+fn a_reader_past_host_memory_is_taken() {
+    let file = TestFile::new(SIZE);
+    let reader = Reader { direct: true, ..Reader::default() };
+    let report = past_host_memory(&file, Some(reader)).unwrap();
+    assert_eq!(report.bytes_by_path.cufile, SIZE as u64);
 }
 
 #[test]

@@ -6,9 +6,10 @@ use headrace_flow::{
     AccessPath, CancelToken, ChunkSpec, DirectEngine, HostCache, MappingPool, Race, RaceError,
     RaceOptions,
 };
-use headrace_io::{FaultPlan, ReadAt, SetupFault};
+use headrace_io::{FaultPlan, ReadAt, ReadMode, SetupFault, SourceFile};
 use proptest::prelude::*;
 
+use crate::lane::{Plan, SimulatedLane};
 use crate::support::{Act, TestFile, check_bytes, chunks_of, forced_paths, race, read};
 
 const SIZE: usize = 1_000_003;
@@ -161,6 +162,76 @@ fn refused_direct_reads_are_counted_as_what_they_became() {
     assert_eq!(report.bytes_by_path.direct, 0);
     assert!(report.bytes_by_path.buffered > 0 && report.direct_refused_bytes > 0);
     assert!(report.path_reasons.iter().any(|why| why.contains("refused")), "{report:?}");
+}
+
+#[test]
+fn refused_direct_reads_fail_a_race_that_goes_no_other_way() {
+    let file = TestFile::new(SIZE);
+    let run = |plan: FaultPlan, forbids_other_paths| {
+        file.make_cold();
+        let options =
+            RaceOptions { access: AccessPath::Direct, forbids_other_paths, ..Default::default() };
+        let race = race(vec![file.faulty(plan)], file.chunks(100_000), options);
+        let on_host = check_bytes(&race, 2, &file.content);
+        let mut lane = SimulatedLane::new(3, 128 << 10, Plan::default());
+        let on_device = race.run_device(&mut lane);
+        [on_host, on_device]
+    };
+    let refusing = || FaultPlan { direct_refused: true, ..FaultPlan::default() };
+    for report in run(refusing(), false) {
+        assert_eq!(report.unwrap().bytes_by_path.buffered, SIZE as u64);
+    }
+    for error in run(refusing(), true).map(Result::unwrap_err) {
+        assert!(matches!(error, RaceError::PathUnavailable { .. }), "{error}");
+        let text = error.to_string();
+        for part in ["data.bin", "came through the page cache", "EINVAL", "hint: headrace doctor"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+    // The partial last block is no detour.
+    for report in run(FaultPlan::default(), true) {
+        let bytes = report.unwrap().bytes_by_path;
+        assert_eq!((bytes.buffered, bytes.total()), ((SIZE % 4096) as u64, SIZE as u64));
+    }
+}
+
+/// A file whose bytes reads make.
+#[derive(Debug)]
+struct Made(Arc<dyn ReadAt>);
+
+impl ReadAt for Made {
+    fn source(&self) -> &SourceFile {
+        self.0.source()
+    }
+
+    fn is_made(&self) -> bool {
+        true
+    }
+
+    fn read_at(&self, mode: ReadMode, offset: u64, into: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read_at(mode, offset, into)
+    }
+}
+
+#[test]
+fn bytes_that_are_decoded_on_the_way_came_through_the_page_cache() {
+    let file = TestFile::new(SIZE);
+    let run = |access, forbids_other_paths| {
+        let options = RaceOptions { access, forbids_other_paths, ..RaceOptions::default() };
+        let made: Arc<dyn ReadAt> = Arc::new(Made(file.open()));
+        check_bytes(&race(vec![made], file.chunks(100_000), options), 2, &file.content)
+    };
+    for access in AccessPath::ALL {
+        let bytes = run(access, false).unwrap().bytes_by_path;
+        assert_eq!(bytes.decoded, SIZE as u64, "{access:?}");
+        match (access, run(access, true)) {
+            (AccessPath::Auto | AccessPath::Buffered, report) => drop(report.unwrap()),
+            (_, outcome) => {
+                let error = outcome.unwrap_err().to_string();
+                assert!(error.contains("decoded on the way"), "{error}");
+            }
+        }
+    }
 }
 
 #[test]

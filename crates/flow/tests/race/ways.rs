@@ -76,6 +76,8 @@ impl HostRegistrar for Registrar {
 pub struct Reader {
     pub device: Mutex<Option<Arc<Device>>>,
     pub direct: bool,
+    /// Says of all calls that they passed host memory.
+    pub counts_detours: bool,
     /// No call brings more than this.
     pub longest: Option<usize>,
     /// Calls for a later byte than this fail.
@@ -99,6 +101,10 @@ impl DeviceReader for Reader {
 
     fn is_direct(&self) -> bool {
         self.direct
+    }
+
+    fn detours(&self) -> Option<u64> {
+        self.counts_detours.then(|| self.calls.load(Ordering::SeqCst) as u64)
     }
 
     fn open(&self, _file: &Arc<dyn ReadAt>) -> Result<(), BoxError> {

@@ -221,6 +221,15 @@ impl CuFile {
     /// configuration enables that, prove it; otherwise it is what the driver's state makes
     /// possible.
     pub fn mode(&self) -> CuFileMode {
+        self.judged(self.counts())
+    }
+
+    /// Which path the driver's state makes possible, whatever was counted of it.
+    pub fn possible_mode(&self) -> CuFileMode {
+        self.judged(None)
+    }
+
+    fn judged(&self, counts: Option<CuFileCounts>) -> CuFileMode {
         Facts {
             driver_version: self.properties.nvidia_fs_version,
             supported: self.properties.supported.clone(),
@@ -228,13 +237,13 @@ impl CuFile {
             forced_compatibility: self
                 .bool_parameter(BoolParameter::CUFILE_PARAM_FORCE_COMPAT_MODE),
             p2p_switched_on: self.bool_parameter(BoolParameter::CUFILE_PARAM_USE_PCIP2PDMA),
-            counts: self.counts(),
+            counts,
         }
         .judge()
     }
 
-    /// Operations counted so far, of all GPUs; `None` where nothing is counted.
-    fn counts(&self) -> Option<CuFileCounts> {
+    /// Operations of this process counted so far, of all GPUs; `None` where nothing is counted.
+    pub fn counts(&self) -> Option<CuFileCounts> {
         let get = self.library.functions.cuFileGetStatsL3?;
         if !self.version().is_some_and(|version| STATISTICS_VERSIONS.contains(&version)) {
             return None;

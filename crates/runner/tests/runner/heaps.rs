@@ -13,7 +13,7 @@ use headrace_ir::{
     Scalar, Sink, Step,
 };
 use headrace_runner::{
-    ErrorClass, Processor, Request, RunError, RunReport, Runner, RunnerOptions, Settings,
+    ErrorClass, Fallback, Processor, Request, RunError, RunReport, Runner, RunnerOptions, Settings,
     StreamTable,
 };
 
@@ -182,6 +182,29 @@ fn every_way_of_the_bytes_brings_the_same_rows() {
         assert_eq!(bytes.total() - bytes.memory, files, "{access}: {bytes:?}");
         assert!(bytes.memory > 0 && bytes.cached == 0, "{access}: {bytes:?}");
         server.join().unwrap();
+    }
+}
+
+#[test]
+fn cores_fail_by_a_way_to_a_gpu_where_no_other_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let heap = Heap::default();
+    let blocks = heap.write(folder.path());
+    for access in [AccessPath::Registered, AccessPath::CuFile] {
+        let run = |fallback, may_go_other_ways| {
+            let (table, server) = heap.serve(&blocks, &COLUMNS);
+            let settings = Settings { access, fallback, may_go_other_ways, ..settings(2) };
+            let program = grouped(&table);
+            let outcome = run_with(&program, table, &settings, &CancelToken::new());
+            server.join().unwrap();
+            outcome.map(|(answer, _)| answer)
+        };
+        assert_eq!(run(Fallback::Allow, false).unwrap(), expected(grouped));
+        assert_eq!(run(Fallback::Forbid, true).unwrap(), expected(grouped));
+        let error = run(Fallback::Forbid, false).unwrap_err();
+        assert_eq!(error.class(), ErrorClass::Unsupported, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("was forced") && text.contains("there is no device"), "{text}");
     }
 }
 

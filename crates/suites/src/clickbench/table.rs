@@ -16,7 +16,7 @@ use crate::{
     SuiteError,
     columns::{TextBuilder, code8, code8_field},
     suite::check_scale,
-    write::TableGenerator,
+    write::{TableGenerator, piece_of},
 };
 
 const ROWS_PER_SCALE: f64 = 1_000_000.0;
@@ -119,9 +119,6 @@ impl TableGenerator for Hits {
     }
 
     fn piece(&self, number: u64, _rows_per_batch: u64) -> Result<RecordBatch, SuiteError> {
-        let first = number * ROWS_PER_PIECE;
-        self.columns(first..self.rows().min(first + ROWS_PER_PIECE))
-            .and_then(|columns| RecordBatch::try_new(self.schema(), columns))
-            .map_err(|source| SuiteError::Batch { table: "hits", source })
+        piece_of(self, (number, ROWS_PER_PIECE), |rows| self.columns(rows))
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     SuiteError,
     random::{Purpose, Stream},
     suite::check_scale,
-    write::TableGenerator,
+    write::{TableGenerator, piece_of},
 };
 
 const ROWS_PER_SCALE: f64 = 1_000_000.0;
@@ -168,10 +168,7 @@ impl TableGenerator for Table {
     }
 
     fn piece(&self, number: u64, _rows_per_batch: u64) -> Result<RecordBatch, SuiteError> {
-        let first = number * ROWS_PER_PIECE;
-        self.columns(first..self.rows().min(first + ROWS_PER_PIECE))
-            .and_then(|columns| RecordBatch::try_new(self.schema(), columns))
-            .map_err(|source| SuiteError::Batch { table: self.name(), source })
+        piece_of(self, (number, ROWS_PER_PIECE), |rows| self.columns(rows))
     }
 }
 

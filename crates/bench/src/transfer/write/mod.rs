@@ -26,8 +26,11 @@ use super::counters::{Counted, Watched};
 use super::gpu::Gpus;
 use super::record::{BytesMoved, Latency, StageRecord, Verification, per_ns, share};
 use super::stop::{Early, StopSignal, watched};
-use super::{BenchError, BenchPlan, Operation, Progress, Target, chunks};
+use super::{BenchError, BenchPlan, Operation, Pattern, Progress, Target, chunks};
 pub(crate) use job::{WriteJob, Written};
+
+/// Chunks in which a file is laid out.
+const LAYOUT_CHUNK_BYTES: u64 = 16 << 20;
 
 /// Name of a kept file in a folder.
 const FILE_NAME: &str = "headrace-bench.bin";
@@ -66,18 +69,26 @@ pub(crate) fn run(
     let Operation::Write { bytes, overwrite, keep } = plan.operation else {
         return Err(BenchError::plan("nothing is to be written", "--write"));
     };
-    let bytes = plan.limit_bytes.map_or(bytes, |limit| limit.min(bytes));
-    let sinks = open(&plan.paths, bytes, overwrite, keep)?;
+    let is_random = matches!(plan.pattern, Pattern::Random { .. });
+    // In random order the limit is one of blocks, not of the file that they lie in.
+    let (size_bytes, limit_bytes) = match (plan.limit_bytes, is_random) {
+        (Some(limit), false) => (limit.min(bytes), None),
+        (limit, _) => (bytes, limit),
+    };
+    let sinks = open(&plan.paths, size_bytes, overwrite, keep)?;
     let sizes_bytes: Vec<u64> = sinks.iter().map(|sink| sink.size_bytes()).collect();
-    chunks::check_count(&sizes_bytes, plan.pattern, None)?;
-    let chunks = chunks::cut(&sizes_bytes, plan.pattern, None);
+    chunks::check_count(&sizes_bytes, plan.pattern, limit_bytes)?;
+    let chunks = chunks::cut(&sizes_bytes, plan.pattern, limit_bytes);
     let writers: Vec<Arc<dyn WriteAt>> = sinks.iter().map(|sink| wrapped(plan, sink)).collect();
     let opened: Vec<(String, File)> = sinks
         .iter()
         .map(|sink| Ok((sink.path().display().to_string(), content::open_again(sink)?)))
         .collect::<Result<_, BenchError>>()?;
 
-    progress.begin("writing", sizes_bytes.iter().sum());
+    if is_random {
+        lay_out(plan, &writers, &opened, progress, watch)?;
+    }
+    progress.begin("writing", chunks.iter().map(ChunkSpec::bytes).sum());
     let (signal, token) = (StopSignal::default(), CancelToken::new());
     let cancel = plan.hooks.cancel.as_ref();
     let (written, counters) = watched(cancel, plan.time_limit, &signal, &token, || {
@@ -132,6 +143,31 @@ pub(crate) fn run(
     }
     let outcome = outcome(written, &plan.target, &sizes_bytes, early, sync_ns);
     Ok(Outcome { notes, verification, counted, ..outcome })
+}
+
+/// Writes files once in sequence: blocks of a file that has none yet would be new ones, which take another time.
+fn lay_out(
+    plan: &BenchPlan,
+    sinks: &[Arc<dyn WriteAt>],
+    opened: &[(String, File)],
+    progress: &Progress,
+    watch: &Watched,
+) -> Result<(), BenchError> {
+    let pattern = Pattern::Sequential { chunk_bytes: LAYOUT_CHUNK_BYTES };
+    let plan = &BenchPlan { pattern, slots: None, verify: false, ..plan.clone() };
+    let sizes_bytes: Vec<u64> = sinks.iter().map(|sink| sink.size_bytes()).collect();
+    let chunks = &chunks::cut(&sizes_bytes, pattern, None);
+    progress.begin("laying out", sizes_bytes.iter().sum());
+    let (signal, token) = (StopSignal::default(), CancelToken::new());
+    watched(plan.hooks.cancel.as_ref(), None, &signal, &token, || {
+        let (signal, token) = (&signal, &token);
+        ring::write(&WriteJob { plan, sinks, chunks, signal, token, progress, watch })
+    })
+    .map_err(|error| interrupted(error, &signal))?;
+    if signal.asked().is_some() {
+        return Err(BenchError::Interrupted);
+    }
+    opened.iter().try_for_each(|(path, file)| sync_file(path, file))
 }
 
 fn outcome(
