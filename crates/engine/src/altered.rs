@@ -28,7 +28,8 @@ impl Session {
         let own = &state.config_options().catalog.default_schema;
         let is_own = alteration.table.schema().is_none_or(|schema| schema == own);
         // Files have one, too.
-        let is_file = matches!(alteration.what, What::Residence(_)) && is_own && self.has_table(name);
+        let is_file =
+            matches!(alteration.what, What::Residence(_)) && is_own && self.has_table(name);
         if !is_file && (!is_own || !self.tables.is_named(name)) {
             return match alteration.is_there {
                 false => Ok(()),
@@ -36,7 +37,10 @@ impl Session {
                     plan_err!("'{name}' is a file\nhint: rename the file: \\! mv")
                 }
                 true => {
-                    plan_err!("there is no table {}\nhint: SHOW TABLES lists them", alteration.table)
+                    plan_err!(
+                        "there is no table {}\nhint: SHOW TABLES lists them",
+                        alteration.table
+                    )
                 }
             };
         }

@@ -79,7 +79,8 @@ impl Session {
             fields.push((parameter.clone(), self.arrow_type(written, state).await?));
         }
         let result = self.arrow_type(&made.result, state).await?;
-        let parameters = fields.iter().map(|(name, data_type)| Ok((name.clone(), known(data_type)?)));
+        let parameters =
+            fields.iter().map(|(name, data_type)| Ok((name.clone(), known(data_type)?)));
         let function = CudaFunction {
             name: name.clone(),
             parameters: parameters.collect::<Result<_>>()?,
@@ -124,7 +125,8 @@ impl Session {
                 length,
             ));
         }
-        let plan = Parsed::of(&format!("select cast(null as {written})"), state)?.plan(state).await?;
+        let plan =
+            Parsed::of(&format!("select cast(null as {written})"), state)?.plan(state).await?;
         Ok(plan.logical.schema().field(0).data_type().clone())
     }
 
@@ -194,9 +196,8 @@ fn is_taken(name: &str, state: &SessionState) -> bool {
 }
 
 fn known(data_type: &DataType) -> Result<IrType> {
-    ir_type(data_type).ok_or_else(|| {
-        plan_datafusion_err!("a function in CUDA knows no {}", type_name(data_type))
-    })
+    ir_type(data_type)
+        .ok_or_else(|| plan_datafusion_err!("a function in CUDA knows no {}", type_name(data_type)))
 }
 
 /// The length of `fixed_binary(n)`.
@@ -206,7 +207,12 @@ fn fixed_bytes(written: &SqlType) -> Result<Option<i32>> {
         return Ok(None);
     }
     match lengths.as_slice() {
-        [length] if let Ok(bytes) = length.parse::<i32>() && bytes > 0 => Ok(Some(bytes)),
+        [length]
+            if let Ok(bytes) = length.parse::<i32>()
+                && bytes > 0 =>
+        {
+            Ok(Some(bytes))
+        }
         _ => plan_err!("fixed_binary has a number of bytes, as in fixed_binary(128)"),
     }
 }

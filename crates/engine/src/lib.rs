@@ -78,6 +78,7 @@ pub mod scan;
 pub mod sql;
 pub mod wording;
 
+mod altered;
 mod apart;
 mod cuda_functions;
 mod error;
@@ -98,7 +99,6 @@ mod plan_cache;
 mod planner_memory;
 mod planner_rules;
 mod plans;
-mod altered;
 mod schemas;
 mod semantics;
 mod session;

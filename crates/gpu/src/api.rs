@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
-    CUfunction_attribute, CUipcMemHandle, CUlimit, CUmemcpyAttributes, CUmodule, CUresult, CUstream, CUuuid,
+    CUfunction_attribute, CUipcMemHandle, CUlimit, CUmemcpyAttributes, CUmodule, CUresult,
+    CUstream, CUuuid,
 };
 
 /// A `CUresult` as the number it is.

@@ -75,17 +75,14 @@ impl CudaFunction {
     }
 }
 
-const PASSED: &str =
-    "numbers but decimals, booleans, dates, times, texts, fixed_binary(n) and lists float[n] are passed";
+const PASSED: &str = "numbers but decimals, booleans, dates, times, texts, fixed_binary(n) and lists float[n] are passed";
 
 const RETURNED: &str = "numbers but decimals, booleans, dates and times are returned";
 
 /// Whether a value of this type can be an argument.
 fn is_passed(data_type: &DataType) -> bool {
-    let is_row = matches!(
-        data_type,
-        DataType::Utf8 | DataType::FixedBinary(_) | DataType::FloatList { .. }
-    );
+    let is_row =
+        matches!(data_type, DataType::Utf8 | DataType::FixedBinary(_) | DataType::FloatList { .. });
     is_row || is_returned(data_type)
 }
 

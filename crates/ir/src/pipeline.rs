@@ -313,9 +313,9 @@ macro_rules! exprs {
         match $sink {
             Sink::Aggregate { keys, calls, .. } => {
                 exprs.extend(keys.$iter().map(|NamedExpr { expr, .. }| expr));
-                exprs.extend(calls.$iter().flat_map(|AggregateCall { argument, filter, .. }| {
-                    argument.$iter().chain(filter.$iter())
-                }));
+                exprs.extend(calls.$iter().flat_map(
+                    |AggregateCall { argument, filter, .. }| argument.$iter().chain(filter.$iter()),
+                ));
             }
             Sink::Rows { columns, .. }
             | Sink::Sorted { columns, .. }

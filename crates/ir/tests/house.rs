@@ -42,7 +42,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "runner", "engine", "suites", "pg", "service", "ooc",
         ],
     ),
-    ("python", &["ir", "io", "gpu", "format", "flow", "service", "engine", "cli"]),
+    ("python", &["ir", "io", "gpu", "format", "flow", "columns", "service", "engine", "cli"]),
     ("server", &["gpu", "engine", "cli"]),
     ("service", &["ir", "gpu", "format", "flow", "ceilings", "columns", "pipeline", "runner"]),
     ("postgres", &["ir", "io", "format", "flow", "columns", "runner", "service"]),

@@ -123,9 +123,9 @@ impl Runner {
             let name = schema.fields().get(column).map_or("?", |field| field.name().as_str());
             RunError::WhyNot(WhyNot::new(format!("column {name} of {}: {cause}", table.name())))
         };
-        let known = columns.iter().map(|&column| {
-            width_bytes(table, column).map_err(|cause| named(column, cause))
-        });
+        let known = columns
+            .iter()
+            .map(|&column| width_bytes(table, column).map_err(|cause| named(column, cause)));
         let known = known.collect::<Result<Vec<_>, _>>()?;
         let settings = Settings { devices: Devices::All, ..Settings::default() };
         let (fields, widths): (Vec<Field>, Vec<usize>) = known.into_iter().unzip();

@@ -90,10 +90,7 @@ fn why_it_goes_on_too_long(
                 "the run did not end within {seconds} s (headrace.function_timeout)"
             ));
         }
-        over = changed
-            .wait_timeout(over, LOOK_INTERVAL)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0;
+        over = changed.wait_timeout(over, LOOK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
     }
     None
 }

@@ -142,7 +142,9 @@ impl KeptTables {
         let _alone = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let files: Vec<Files> = self.tables().values().map(|kept| kept.files.clone()).collect();
         if let Err(cause) = write_whole(Path::new(LIST_NAME), &files) {
-            say(&format!("{LIST_NAME} cannot be written, and a new service will know less: {cause}"));
+            say(&format!(
+                "{LIST_NAME} cannot be written, and a new service will know less: {cause}"
+            ));
         }
     }
 }

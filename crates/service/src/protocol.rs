@@ -17,7 +17,8 @@ use arrow_ipc::writer::StreamWriter;
 use headrace_format::TableDescription;
 use headrace_format::heap::{Block, HeapBlocks};
 use headrace_ir::{Field, Program, Scalar};
-use headrace_runner::{ErrorClass, MappedPart, Processor, RunReport, Settings};
+pub use headrace_runner::MappedPart;
+use headrace_runner::{ErrorClass, Processor, RunReport, Settings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -77,7 +77,9 @@ pub fn serve(
         Some(Frame { head: Ask::Release(name), .. }) => {
             let reply = match shared.kept.release(&name) {
                 true => Reply::Tables(shared.kept.list()),
-                false => failed(ErrorClass::Unsupported, format!("no table {name} is kept on a GPU")),
+                false => {
+                    failed(ErrorClass::Unsupported, format!("no table {name} is kept on a GPU"))
+                }
             };
             protocol::write(&mut writer, &reply, &[])
         }

@@ -106,7 +106,9 @@ impl Generator<'_> {
             }
             BoundKind::Cast { value, on_failure } => self.cast(expr, value, *on_failure),
             BoundKind::Call { function, arguments } => self.call(expr, *function, arguments),
-            BoundKind::Cuda { function, arguments, .. } => self.user_call(expr, function, arguments),
+            BoundKind::Cuda { function, arguments, .. } => {
+                self.user_call(expr, function, arguments)
+            }
             BoundKind::Like { value, pattern, escape, negated, case_insensitive } => {
                 if *case_insensitive {
                     return refuse(format!("{} is not on the CUDA processor", expr.text));

@@ -23,7 +23,8 @@ const SOME_ARCH: &str = "sm_90";
 /// [`GpuError::NvrtcNotPresent`] where nothing compiles CUDA.
 pub fn check_function(function: &CudaFunction) -> std::result::Result<(), GpuError> {
     let place = place(function);
-    let invalid = |reason: String| GpuError::InvalidArgument { operation: "CREATE FUNCTION", reason };
+    let invalid =
+        |reason: String| GpuError::InvalidArgument { operation: "CREATE FUNCTION", reason };
     if let Some(cause) = function.error() {
         return Err(invalid(cause));
     }
@@ -86,9 +87,10 @@ impl Generator<'_> {
     ) -> Result<Value> {
         let values = arguments.iter().map(|a| self.value(a)).collect::<Result<Vec<_>>>()?;
         let null = self.any_null(&values);
-        let passed = values.iter().zip(&function.parameters).map(|(value, (_, data_type))| {
-            Ok(format!("{}({})", type_of(data_type)?, value.code))
-        });
+        let passed = values
+            .iter()
+            .zip(&function.parameters)
+            .map(|(value, (_, data_type))| Ok(format!("{}({})", type_of(data_type)?, value.code)));
         let passed = passed.collect::<Result<Vec<_>>>()?.join(", ");
         match self.functions.iter().find(|known| known.name == function.name) {
             Some(known) if known.as_ref() != function.as_ref() => {

@@ -22,9 +22,9 @@ use datafusion::sql::sqlparser::ast::{
     TableSampleMethod, TableSampleUnit, TableWithJoins, Value, ValueWithSpan, VisitorMut,
 };
 
+use crate::sql::altered::Alteration;
 use crate::sql::nodes::plain_name;
 use crate::sql::own::{parse_expr, parse_query};
-use crate::sql::altered::Alteration;
 use crate::sql::walk::{self, Flow, ON, Stop};
 
 /// Does what the planner would ignore.

@@ -87,7 +87,8 @@ fn begins_like_one(text: &str) -> bool {
     let mut words = text.split_whitespace().map(str::to_ascii_lowercase);
     matches!(words.next().as_deref(), Some("create" | "drop"))
         && words.take(4).any(|word| word.starts_with("function"))
-        || text.trim_start().starts_with(['-', '/']) && text.to_ascii_lowercase().contains("function")
+        || text.trim_start().starts_with(['-', '/'])
+            && text.to_ascii_lowercase().contains("function")
 }
 
 impl Definition {
@@ -120,7 +121,8 @@ impl Definition {
                 break;
             }
         }
-        let missing = |clause: &str| plan_datafusion_err!("{name}() has no {clause}\nhint: {USAGE}");
+        let missing =
+            |clause: &str| plan_datafusion_err!("{name}() has no {clause}\nhint: {USAGE}");
         let language = language.ok_or_else(|| missing("LANGUAGE"))?;
         if !language.eq_ignore_ascii_case("cuda") {
             return plan_err!(

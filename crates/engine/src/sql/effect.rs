@@ -145,7 +145,10 @@ mod tests {
             ("truncate table t", Effect::Writes),
             ("alter table t rename to u", Effect::Writes),
             ("create function f() returns int return 1", Effect::Writes),
-            ("create function f(a int) returns int language cuda as $$ $$ twin 'a'", Effect::Writes),
+            (
+                "create function f(a int) returns int language cuda as $$ $$ twin 'a'",
+                Effect::Writes,
+            ),
             ("drop function f", Effect::Writes),
             ("begin", Effect::Writes),
         ] {

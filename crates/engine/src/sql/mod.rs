@@ -7,6 +7,7 @@
 //!
 //! It must never know who asks.
 
+pub(crate) mod altered;
 pub(crate) mod asof;
 mod cell;
 mod chosen;
@@ -26,7 +27,6 @@ mod numerals;
 pub(crate) mod own;
 mod parse;
 mod remembered;
-pub(crate) mod altered;
 mod repair;
 mod respelled;
 mod reworded;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray,
+};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use headrace_engine::{Fallback, Processor, Session, SessionOptions, Settings};
@@ -57,8 +59,11 @@ $$ twin 'x * 3 + y'";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twins_answer_in_pipelines_and_in_the_planner() {
-    let wanted: i64 =
-        (0..ROWS).filter(|row| row % 5 != 4).map(|row| row * 3 + row % 100).filter(|x| x % 3 == 1).sum();
+    let wanted: i64 = (0..ROWS)
+        .filter(|row| row % 5 != 4)
+        .map(|row| row * 3 + row % 100)
+        .filter(|x| x % 3 == 1)
+        .sum();
     for (processor, fallback) in
         [(Processor::Off, Fallback::Allow), (Processor::Cpu, Fallback::Forbid)]
     {
@@ -72,12 +77,22 @@ async fn twins_answer_in_pipelines_and_in_the_planner() {
         assert_eq!(numbers(&session, "select mixed(2, 1.0)").await, [Some(7)], "{processor}");
         assert_eq!(numbers(&session, "select mixed(null, 1)").await, [None], "{processor}");
         // NULL for NULL is the rule of the code, whatever the twin says.
-        run(&session, "create function or_one(x int) returns bigint language cuda as 'return x;' \
-                       twin 'coalesce(x, 1)'").await.unwrap();
+        run(
+            &session,
+            "create function or_one(x int) returns bigint language cuda as 'return x;' \
+                       twin 'coalesce(x, 1)'",
+        )
+        .await
+        .unwrap();
         let ones = "select count(or_one(b)) from numbers";
         assert_eq!(numbers(&session, ones).await, [Some(ROWS - ROWS / 5)], "{processor}");
-        run(&session, "create function size(t varchar) returns bigint language cuda \
-                       as 'return t.size;' twin 'octet_length(t)'").await.unwrap();
+        run(
+            &session,
+            "create function size(t varchar) returns bigint language cuda \
+                       as 'return t.size;' twin 'octet_length(t)'",
+        )
+        .await
+        .unwrap();
         let sizes = "select sum(size(t)) from numbers";
         let wanted: usize =
             (0..ROWS).filter(|row| row % 7 != 6).map(|row| format!("t{row}").len()).sum();
@@ -103,7 +118,8 @@ async fn a_function_lasts_until_it_is_replaced_or_dropped() {
     refused(&session, "drop function mixed", "no function").await;
     refused(&session, "drop function abs", "not made by").await;
     for name in ["abs", "sum", "row_number", "generate_series"] {
-        let taken = format!("create or replace {}", &MIXED.replace("mixed", name)["create ".len()..]);
+        let taken =
+            format!("create or replace {}", &MIXED.replace("mixed", name)["create ".len()..]);
         refused(&session, &taken, "cannot be replaced").await;
     }
 }
@@ -128,12 +144,18 @@ async fn what_is_no_function_is_told() {
         ("create function f(x decimal(9,2)) returns int language cuda as ''", "cannot be"),
         ("create function f(x int) returns varchar language cuda as ''", "cannot return"),
         ("create function f(x int) returns int language cuda as '' twin 'y'", "the TWIN of f()"),
-        ("create function f(x int) returns int language cuda as '' twin 'sum(x)'", "the TWIN of f()"),
+        (
+            "create function f(x int) returns int language cuda as '' twin 'sum(x)'",
+            "the TWIN of f()",
+        ),
         (
             "create function f(x int) returns int language cuda as '' twin '(select max(a) from numbers)'",
             "the TWIN of f()",
         ),
-        ("create function f(x int) returns int language cuda as '' twin 'x) from numbers --'", "TWIN"),
+        (
+            "create function f(x int) returns int language cuda as '' twin 'x) from numbers --'",
+            "TWIN",
+        ),
         ("create function f(x nothing) returns int language cuda as ''", "nothing"),
         ("create function \"a b\"(x int) returns int language cuda as ''", "no name of C++"),
         ("create function f(x int, x int) returns int language cuda as ''", "two parameters"),
@@ -142,22 +164,36 @@ async fn what_is_no_function_is_told() {
         refused(&session, text, cause).await;
     }
     run(&session, MIXED).await.unwrap();
-    refused(&session, "select mixed(1)", "mixed() takes (bigint, integer), and is given (bigint)").await;
+    refused(&session, "select mixed(1)", "mixed() takes (bigint, integer), and is given (bigint)")
+        .await;
     refused(&session, "select mixed('a', 1)", "mixed() takes").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_and_lists_are_arguments_as_well() {
     let (session, _folder) = session(Processor::Off, Fallback::Allow);
-    run(&session, "create function apart(p fixed_binary(2), q fixed_binary(2)) returns bigint language cuda \
-         as 'return 0;' twin 'hamming_distance(p, q)'").await.unwrap();
+    run(
+        &session,
+        "create function apart(p fixed_binary(2), q fixed_binary(2)) returns bigint language cuda \
+         as 'return 0;' twin 'hamming_distance(p, q)'",
+    )
+    .await
+    .unwrap();
     assert_eq!(numbers(&session, "select apart(x'ff00', x'f001')").await, [Some(5)]);
     assert!(run(&session, "select apart(x'ff', x'f001')").await.is_err());
-    run(&session, "create function sized(v float[3]) returns double language cuda \
-         as 'return v[0];' twin 'v[1] + 0.5'").await.unwrap();
+    run(
+        &session,
+        "create function sized(v float[3]) returns double language cuda \
+         as 'return v[0];' twin 'v[1] + 0.5'",
+    )
+    .await
+    .unwrap();
     let found = run(&session, "select sized([1.5, 2, 3])").await.unwrap();
     assert_eq!(found.column(0).data_type(), &DataType::Float64);
-    assert_eq!(found.column(0).as_primitive::<datafusion::arrow::datatypes::Float64Type>().value(0), 2.0);
+    assert_eq!(
+        found.column(0).as_primitive::<datafusion::arrow::datatypes::Float64Type>().value(0),
+        2.0
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,9 +13,9 @@ use headrace_columns::vector::{Shared, Vector};
 use headrace_columns::{arithmetic, cast, compare, function, in_list, like, logic, shift};
 use headrace_ir::{DataType, OnOverflow};
 
-use crate::{ExecError, WhyNot};
 use crate::bound::{BoundExpr, BoundKind};
 use crate::cpu::context::Context;
+use crate::{ExecError, WhyNot};
 
 /// The value of an expression for the current rows.
 pub fn eval<'a>(context: &mut Context<'a>, expr: &'a BoundExpr) -> Result<Shared<'a>, ExecError> {

@@ -57,6 +57,7 @@ from headrace._errors import (
     TimeoutError,
     Warning,
 )
+from headrace._kept import KeptColumn, KeptTable, open
 from headrace._loader import Loader, loader
 from headrace._relation import Relation
 
@@ -75,6 +76,8 @@ __all__ = [
     "IntegrityError",
     "InterfaceError",
     "InternalError",
+    "KeptColumn",
+    "KeptTable",
     "Loader",
     "NotSupportedError",
     "OperationalError",

@@ -39,7 +39,8 @@ fn wide(value: Expr) -> Expr {
 fn of_small(of: &str) -> Expr {
     let body = "if (x < 0 || x >= 40) *static_cast<volatile int*>(nullptr) = 1;\n\
                 return 2ll * x;";
-    let twin = arith(ArithmeticOp::Multiply, wide(reg(of)), int(DataType::Int64, 2), OnOverflow::Wrap);
+    let twin =
+        arith(ArithmeticOp::Multiply, wide(reg(of)), int(DataType::Int64, 2), OnOverflow::Wrap);
     called("of_small", vec![("x", reg(of))], body, twin)
 }
 
@@ -72,7 +73,8 @@ pub fn user_functions() -> Vec<Case> {
         let body = "uint32_t n = 0;\nfor (uint8_t byte : text) n += byte >= 0;\nreturn n;";
         called("bytes", vec![("text", reg("f"))], body, twin)
     };
-    let is_small = || vec![Step::Filter(ge(reg("a"), i32s(0))), Step::Filter(lt(reg("a"), i32s(40)))];
+    let is_small =
+        || vec![Step::Filter(ge(reg("a"), i32s(0))), Step::Filter(lt(reg("a"), i32s(40)))];
     vec![
         Case {
             name: "functions of users",
@@ -94,7 +96,10 @@ pub fn user_functions() -> Vec<Case> {
                     lt(reg("a"), i32s(40)),
                     lt(of_small("a"), int(DataType::Int64, 60)),
                 ])),
-                Step::Filter(ge(alike(), Expr::Literal(Scalar::new(DataType::Float64, Value::Float(0.5))))),
+                Step::Filter(ge(
+                    alike(),
+                    Expr::Literal(Scalar::new(DataType::Float64, Value::Float(0.5))),
+                )),
             ],
             sink: rows(vec![("a", reg("a"))]),
         },

@@ -5,22 +5,24 @@
 //! service ── handles ──► Mapped (unmapped when the last user is gone) ──► Lease (then the service may free)
 //! ```
 
-use std::ffi::{CStr, c_void};
+mod arrow;
+mod dlpack;
+
 use std::path::PathBuf;
-use std::ptr;
 use std::sync::Arc;
 
-use arrow_schema::ffi::FFI_ArrowSchema;
+use headrace_columns::column::arrow_field;
 use headrace_engine::failure::Class;
 use headrace_flow::CancelToken;
-use headrace_format::arrow::arrow_field;
 use headrace_gpu::{Device, HANDLE_BYTES, Mapped, probe};
 use headrace_ir::{DataType, Field};
 use headrace_service::client::{Connection, Failure, HELLO_PATIENCE, Lease};
 use headrace_service::place::user_folder;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use headrace_service::protocol::{MappedColumn, MappedPart};
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3_arrow::ffi::to_schema_pycapsule;
 
 use crate::failures;
 
@@ -49,8 +51,12 @@ struct Element {
     items: Option<i64>,
 }
 
+/// DLPack's codes of types.
+const INT: u8 = 0;
+const UINT: u8 = 1;
+const FLOAT: u8 = 2;
+
 fn element(data_type: &DataType) -> Option<Element> {
-    const (INT, UINT, FLOAT): (u8, u8, u8) = (0, 1, 2);
     let (typestr, code, bits, items) = match data_type {
         DataType::Int8 => ("|i1", INT, 8, None),
         DataType::Int16 => ("<i2", INT, 16, None),
@@ -99,8 +105,8 @@ fn map(
     let (mapped, lease) = service.map(table, columns, &token).map_err(told)?;
     let lease = Arc::new(lease);
     let device = device_of(&mapped.gpu)?;
-    let column = |column: headrace_service::protocol::MappedColumn| {
-        let part = |part: headrace_runner_part::MappedPart| {
+    let column = |column: MappedColumn| {
+        let part = |part: MappedPart| {
             let handle: [u8; HANDLE_BYTES] =
                 part.handle.try_into().map_err(|_| "a handle of another length".to_string())?;
             let memory = Mapped::open(&device, handle, part.bytes as usize);
@@ -189,7 +195,8 @@ impl Part {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         self.without_nulls()?;
         let element = self.element()?;
-        let version = match given.map(|given| given.get_item("max_version")).transpose()?.flatten() {
+        let version = match given.map(|given| given.get_item("max_version")).transpose()?.flatten()
+        {
             Some(version) if !version.is_none() => version.extract::<(u32, u32)>()?,
             _ => (0, 8),
         };
@@ -210,10 +217,7 @@ impl Part {
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
         let _ = requested_schema;
         let field = arrow_field(&self.0.field);
-        let schema = FFI_ArrowSchema::try_from(&field)
-            .map_err(|error| PyTypeError::new_err(error.to_string()))?;
-        let schema = PyCapsule::new(py, schema, Some(c"arrow_schema".into()))?;
-        Ok((schema, arrow::capsule(py, &self.0)?))
+        Ok((to_schema_pycapsule(py, field)?, arrow::capsule(py, &self.0)?))
     }
 }
 
