@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headrace_flow::RaceReport;
+use headrace_flow::{HostCache, MappingPool, RaceOptions, RaceReport};
 use headrace_gpu::{Compiler, CubinCache, Device, DevicePool, Module, Source};
 use headrace_io::MemoryBudget;
 use headrace_io::system::{SysRoot, available_memory_bytes};
@@ -88,6 +88,25 @@ impl Room {
             },
         };
         Ok(Room { memory, device, why_not_cuda, threads: options.threads() })
+    }
+
+    /// The options of a race. If there will be others over the same files, of this number, what is read is kept where
+    /// there is room: on a device, or else in the host memory.
+    pub(crate) fn race(
+        &self,
+        options: &Options,
+        slots: usize,
+        repeats: Option<usize>,
+    ) -> RaceOptions {
+        let memory = &self.memory;
+        let cached = repeats.filter(|_| self.device.is_none());
+        RaceOptions {
+            slots,
+            memory: Some(memory.clone()),
+            mappings: repeats.map(MappingPool::new),
+            cache: cached.map(|_| HostCache::within(memory, memory.limit_bytes())),
+            ..options.race()
+        }
     }
 
     /// The report so far; the operator completes it.

@@ -19,7 +19,7 @@ use super::matrix::Matrix;
 use super::plan::Plan;
 use super::sums::{Counts, Results};
 use super::turns::Turns;
-use super::vectors::Vectors;
+use crate::vectors::Vectors;
 use crate::{DeviceRoom, Result, Room};
 
 /// The calls of the race.

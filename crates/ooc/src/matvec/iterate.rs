@@ -9,10 +9,9 @@ use serde::Serialize;
 use super::cores::Operands;
 use super::file::MatrixFile;
 use super::matrix::Matrix;
-use super::multiply::{check_result, commit, result_type};
 use super::pass::{Manner, Passes};
-use super::vectors::{Shape, VectorFile, Vectors, Written};
 use crate::files::check_outputs;
+use crate::vectors::{Shape, VectorFile, Vectors, Written, check_result, commit, result_type};
 use crate::{NumberType, OocError, Options, Report, Result, Room};
 
 /// The reason for the CPU if the matrix is too large for the GPU.

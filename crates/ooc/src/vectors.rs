@@ -228,3 +228,27 @@ impl Written {
         Ok(())
     }
 }
+
+pub(crate) fn check_result(result: Option<NumberType>) -> Result<()> {
+    match result {
+        None | Some(NumberType::F32 | NumberType::F64) => Ok(()),
+        Some(other) => {
+            Err(OocError::usage(format!("a result of {other}"), "results are of f32 or f64"))
+        }
+    }
+}
+
+/// The wider one.
+pub(crate) fn result_type(matrix: NumberType, vector: NumberType) -> NumberType {
+    let wide = [matrix, vector].contains(&NumberType::F64);
+    if wide { NumberType::F64 } else { NumberType::F32 }
+}
+
+/// Puts all results in place; returns their bytes.
+pub(crate) fn commit<'a>(
+    results: impl Iterator<Item = &'a Written> + Clone,
+    sync: bool,
+) -> Result<u64> {
+    results.clone().try_for_each(|result| result.sink.commit(sync))?;
+    Ok(results.map(|result| result.sink.size_bytes()).sum())
+}
