@@ -10,8 +10,11 @@ use headrace_io::ReadAt;
 
 use crate::{OocError, Result};
 
-/// The end of a directory lies in these last bytes of a file: a record and the longest comment.
-const END_BYTES_MAX: u64 = 22 + 65_535;
+/// Bytes of the end of a directory, without its comment.
+const END_BYTES: usize = 22;
+
+/// It lies in these last bytes of a file, with the longest comment.
+const END_BYTES_MAX: u64 = END_BYTES as u64 + 65_535;
 
 /// The longest directory that is read: a matrix has few members.
 const DIRECTORY_BYTES_MAX: u64 = 1 << 20;
@@ -62,7 +65,7 @@ fn directory(file: &dyn ReadAt) -> Result<Vec<u8>> {
     let tail_bytes = file.size_bytes().min(END_BYTES_MAX);
     let mut tail = vec![0; tail_bytes as usize];
     file.read_exact_at(file.size_bytes() - tail_bytes, &mut tail)?;
-    let end = tail.windows(4).rposition(|window| window == b"PK\x05\x06");
+    let end = tail.windows(END_BYTES).rposition(|end| end.starts_with(b"PK\x05\x06"));
     let place =
         end.and_then(|end| Some((end, number(&tail, end + 12, 4)?, number(&tail, end + 16, 4)?)));
     let (end, mut bytes, mut offset) = place.ok_or_else(|| broken(file))?;

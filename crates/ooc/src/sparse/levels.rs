@@ -37,7 +37,7 @@ pub struct LevelsJob {
 pub struct Level {
     /// Its vertices.
     pub vertices: u64,
-    /// Edges that were looked at to find them.
+    /// Edges that were looked at to find them; how many depends on where chunks cut long rows.
     pub edges: u64,
     /// Time of the search for them.
     pub wall_ns: u64,
