@@ -31,6 +31,7 @@
 mod emulated;
 mod error;
 mod files;
+mod kept;
 mod number;
 mod options;
 mod report;

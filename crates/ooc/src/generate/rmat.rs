@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn quadrants_have_their_shares() {
         let edges = Edges { factors: [1, 1], ..Edges::of(&job(1)).unwrap() };
-        let mut counts = [0.0; 4];
+        let mut counts = [0.0f64; 4];
         for edge in 0..100_000 {
             let key = edges.key(edge);
             counts[((key & 1) << 1 | key >> 32) as usize] += 1.0 / 100_000.0;

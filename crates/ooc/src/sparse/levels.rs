@@ -19,7 +19,10 @@ use super::csr::{Csr, CsrFile};
 use super::pass::Passes;
 use super::search::State;
 use crate::files::check_outputs;
-use crate::{NumberType, OocError, Options, Report, Result, Room, npy};
+use crate::{NumberType, OocError, Options, Processor, Report, Result, Room, npy};
+
+/// The reason for the CPU.
+const ON_CORES: &str = "levels are searched on the cores";
 
 /// The search to run.
 #[derive(Debug, Clone)]
@@ -79,8 +82,8 @@ impl LevelsReport {
 pub fn levels(job: &LevelsJob, options: &Options) -> Result<LevelsReport> {
     let start = Instant::now();
     let files = &*options.files;
-    let room = Room::new(options, Some(super::CPU_IS_FASTER))?;
-    super::refuse_cuda(options)?;
+    refuse_cuda(options)?;
+    let room = Room::new(options, Some(ON_CORES))?;
     let csr = Csr::open(files, &job.graph)?;
     csr.check_graph()?;
     let inputs: Vec<&Path> = csr.arrays().map(|array| array.file.path()).collect();
@@ -120,4 +123,12 @@ pub fn levels(job: &LevelsJob, options: &Options) -> Result<LevelsReport> {
     let (vertices, edges) = (passes.csr.rows as u64, passes.csr.entries as u64);
     let levels = found;
     Ok(LevelsReport { vertices, edges, reached_vertices, reached_edges, search_ns, levels, report })
+}
+
+/// There is no kernel for it.
+fn refuse_cuda(options: &Options) -> Result<()> {
+    match options.processor {
+        Processor::Cuda => Err(OocError::usage(ON_CORES, "--processor cpu")),
+        _ => Ok(()),
+    }
 }

@@ -46,6 +46,7 @@
 //! | `chunk` | the bytes of a chunk as rows and entries, checked |
 //! | `sums` | y and the heads |
 //! | `product` | terms and sums on the cores |
+//! | `device`, `launches` | the same on a GPU |
 //! | `pass` | races over a matrix |
 //! | `degrees`, `search` | entries of each column; the next level |
 //! | `multiply`, `ranks`, `levels` | the operators: [`multiply`], [`ranks`], [`levels`] |
@@ -57,6 +58,11 @@ mod archive;
 mod chunk;
 mod csr;
 mod degrees;
+mod device;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod emulated;
+mod launches;
 mod levels;
 mod multiply;
 mod pass;
@@ -71,17 +77,9 @@ pub use levels::{Level, LevelsJob, LevelsReport, levels};
 pub use multiply::{SpmvJob, SpmvReport, multiply};
 pub use ranks::{RanksIteration, RanksJob, RanksReport, ranks};
 
-use crate::{OocError, Options, Processor, Result};
+use crate::NumberType;
 
-/// The reason for the cores.
-const CPU_IS_FASTER: &str = "sparse products run on the cores";
-
-/// There are no kernels for a GPU yet.
-fn refuse_cuda(options: &Options) -> Result<()> {
-    match options.processor {
-        Processor::Cuda => {
-            Err(OocError::usage("sparse products do not run on a GPU yet", "--processor cpu"))
-        }
-        _ => Ok(()),
-    }
+/// The source of the kernels for arrays of these types, for tests that compile all kernels.
+pub fn kernels(indptr: NumberType, indices: NumberType, data: Option<NumberType>) -> String {
+    launches::source(indptr, indices, data)
 }

@@ -6,12 +6,15 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::csr::{Csr, CsrFile};
-use super::pass::{Faults, Passes};
-use super::product::Multiplier;
+use super::pass::Passes;
 use super::sums::Sums;
 use crate::files::check_outputs;
 use crate::vectors::{Shape, VectorFile, Vectors, Written, check_result, commit, result_type};
 use crate::{NumberType, Options, Report, Result, Room};
+
+/// The reason for the CPU unless specified otherwise.
+const CPU_IS_FASTER: &str = "each byte of the matrix is used once, and the cores read at the speed of memory, \
+                             which is above that of any link to a device";
 
 /// The product to compute: `y = A x`.
 #[derive(Debug, Clone)]
@@ -53,8 +56,7 @@ pub fn multiply(job: &SpmvJob, options: &Options) -> Result<SpmvReport> {
     let start = Instant::now();
     check_result(job.result)?;
     let files = &*options.files;
-    let room = Room::new(options, Some(super::CPU_IS_FASTER))?;
-    super::refuse_cuda(options)?;
+    let room = Room::new(options, Some(CPU_IS_FASTER))?;
     let csr = Csr::open(files, &job.matrix)?;
     let inputs: Vec<&Path> = csr.arrays().map(|array| array.file.path()).collect();
     check_outputs(&[&job.y], &[&inputs[..], &[&job.x.path]].concat())?;
@@ -64,12 +66,9 @@ pub fn multiply(job: &SpmvJob, options: &Options) -> Result<SpmvReport> {
     let shape = Shape { length: csr.rows, count: x.count, is_flat: x.is_flat, number };
     // Before the pass: that the result cannot be written is known at once.
     let sink = Written::begin(files, &job.y, shape)?;
-    let passes = Passes::new(csr, &room, options, false)?;
+    let mut passes = Passes::new(csr, &room, options, false)?;
     let plan_ns = start.elapsed().as_nanos() as u64;
-    let faults = Faults::default();
-    let multiplier = || Multiplier::new(&passes.csr, &x, &sums, &faults);
-    let (_, race) = passes.run(passes.all(), &faults, multiplier)?;
-    sums.finish();
+    let race = passes.multiply(&x, &mut sums)?;
     sink.write(&sums.into_values())?;
     let output_bytes = commit(std::iter::once(&sink), options.sync)?;
     let csr = &passes.csr;

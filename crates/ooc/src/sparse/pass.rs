@@ -1,4 +1,4 @@
-//! Races over a matrix on the cores.
+//! Races over a matrix: any work on the cores, products on the cores or a GPU.
 
 use std::sync::Arc;
 
@@ -7,17 +7,27 @@ use parking_lot::Mutex;
 
 use super::chunk::Fault;
 use super::csr::Csr;
+use super::device::OnDevice;
 use super::plan::{Feed, Piece, Plan};
+use super::product::Multiplier;
+use super::sums::Sums;
+use crate::vectors::Vectors;
 use crate::{OocError, Options, Result, Room};
 
 /// Bytes of a chunk: its bookkeeping is negligible beside that.
 const CHUNK_BYTES: u64 = 16 << 20;
+
+/// On a device that keeps chunks, where the per-chunk work is not hidden behind its copy.
+const KEPT_CHUNK_BYTES: u64 = 64 << 20;
 
 /// Chunks per thread for small matrices.
 const CHUNKS_PER_THREAD: u64 = 8;
 
 /// Chunks that are being read, or are not multiplied yet.
 const SLOTS: usize = 8;
+
+/// On a device that keeps chunks.
+const KEEPING_SLOTS: usize = 3;
 
 /// The first fault that a thread found.
 #[derive(Debug, Default)]
@@ -32,8 +42,15 @@ impl Faults {
 
     /// The cause of a failed race: the fault, if one was seen.
     fn explain(&self, error: OocError, csr: &Csr) -> OocError {
-        let (OocError::Race(_), Some(fault)) = (&error, self.0.lock().take()) else { return error };
-        match fault {
+        match error {
+            OocError::Race(_) => self.found(csr).unwrap_or(error),
+            error => error,
+        }
+    }
+
+    /// The fault, in words.
+    fn found(&self, csr: &Csr) -> Option<OocError> {
+        Some(match self.0.lock().take()? {
             Fault::Indptr { row } => {
                 let what = format!(
                     "indptr at row {row} is below the row before, or beyond the last entry"
@@ -51,7 +68,7 @@ impl Faults {
                     "a matrix that is not square has its shape in shape.npy: rows, columns";
                 OocError::input(csr.indices.file.path(), what, remedy)
             }
-        }
+        })
     }
 }
 
@@ -62,28 +79,37 @@ pub(crate) struct Passes<'a> {
     room: &'a Room,
     options: &'a Options,
     race_options: RaceOptions,
+    device: Option<OnDevice>,
 }
 
 impl<'a> Passes<'a> {
-    /// If there is to be more than one pass, data is cached where there is room.
+    /// Products run where the room says. If there is to be more than one pass, what is read is kept where there is
+    /// room.
     ///
     /// # Errors
-    /// Those of the plan.
+    /// Those of the plan and of the device.
     pub fn new(
         csr: Csr,
         room: &'a Room,
         options: &'a Options,
         repeats: bool,
     ) -> Result<Passes<'a>> {
+        let keeps_on_device = repeats && room.device.is_some();
         let chunk_bytes = options.chunk_bytes.unwrap_or_else(|| {
+            let wanted = if keeps_on_device { KEPT_CHUNK_BYTES } else { CHUNK_BYTES };
             let of_thread = csr.bytes() / (room.threads as u64 * CHUNKS_PER_THREAD);
             let of_limit = room.memory.limit_bytes() / (4 * SLOTS as u64);
-            CHUNK_BYTES.min(of_thread).min(of_limit).max(1) as usize
+            let of_device =
+                room.device.as_ref().map_or(u64::MAX, |device| device.free_bytes() / 16);
+            wanted.min(of_thread).min(of_limit).min(of_device).max(1) as usize
         });
         let plan = Arc::new(Plan::new(&csr, chunk_bytes, &room.memory)?);
-        let slots = options.slots.unwrap_or(SLOTS).max(1);
+        let slots = if keeps_on_device { KEEPING_SLOTS } else { SLOTS };
+        let slots = options.slots.unwrap_or(slots).max(1);
         let race_options = room.race(options, slots, repeats.then_some(csr.arrays().count()));
-        Ok(Passes { csr, plan, room, options, race_options })
+        let open = |device| OnDevice::new(device, room, (&csr, &plan), slots, repeats);
+        let device = room.device.as_ref().map(open).transpose()?;
+        Ok(Passes { csr, plan, room, options, race_options, device })
     }
 
     /// All chunks.
@@ -101,11 +127,43 @@ impl<'a> Passes<'a> {
         faults: &Faults,
         consumer: impl Fn() -> C,
     ) -> Result<(Vec<C>, RaceReport)> {
+        on_cores(&self.race(chunks), self.room.threads, (&self.csr, faults), consumer)
+    }
+
+    /// Multiplies all chunks once; `sums` are zeros before.
+    ///
+    /// # Errors
+    /// [`OocError::Input`] for a fault; errors of the race and the device.
+    pub fn multiply(&mut self, x: &Vectors, sums: &mut Sums) -> Result<RaceReport> {
+        let (faults, race) = (Faults::default(), self.race(self.all()));
+        let csr = &self.csr;
+        let Some(device) = &mut self.device else {
+            let multiplier = || Multiplier::new(csr, x, sums, &faults);
+            let (_, report) = on_cores(&race, self.room.threads, (csr, &faults), multiplier)?;
+            sums.finish();
+            return Ok(report);
+        };
+        let report = device.multiply(&race, (csr, &self.plan), x, sums, &faults)?;
+        match faults.found(csr) {
+            Some(error) => Err(error),
+            None => Ok(report),
+        }
+    }
+
+    fn race(&self, chunks: Vec<usize>) -> Race<Piece> {
         let feed = Feed::new(&self.csr, &self.plan, chunks);
         let bounds = feed.bounds();
         let (race_options, token) = (self.race_options.clone(), self.options.token.clone());
-        let race = Race::fed(Box::new(feed), bounds, race_options, token);
-        let consumers = (0..self.room.threads).map(|_| consumer()).collect();
-        race.run_host(consumers).map_err(|error| faults.explain(error.into(), &self.csr))
+        Race::fed(Box::new(feed), bounds, race_options, token)
     }
+}
+
+fn on_cores<C: HostConsumer<Piece>>(
+    race: &Race<Piece>,
+    threads: usize,
+    (csr, faults): (&Csr, &Faults),
+    consumer: impl Fn() -> C,
+) -> Result<(Vec<C>, RaceReport)> {
+    let run = race.run_host((0..threads).map(|_| consumer()).collect());
+    run.map_err(|error| faults.explain(error.into(), csr))
 }

@@ -17,8 +17,7 @@ use serde::Serialize;
 
 use super::csr::{Csr, CsrFile};
 use super::degrees::Degrees;
-use super::pass::{Faults, Passes};
-use super::product::Multiplier;
+use super::pass::Passes;
 use super::sums::Sums;
 use crate::files::check_outputs;
 use crate::vectors::{Shape, Vectors, Written, check_result, commit};
@@ -83,10 +82,9 @@ pub fn ranks(job: &RanksJob, options: &Options) -> Result<RanksReport> {
     let start = Instant::now();
     check(job)?;
     let files = &*options.files;
-    let room = Room::new(options, Some(super::CPU_IS_FASTER))?;
-    super::refuse_cuda(options)?;
     let csr = Csr::open(files, &job.graph)?;
     csr.check_graph()?;
+    let room = Room::for_repeated(options, csr.without_values().bytes())?;
     let inputs: Vec<&Path> = csr.arrays().map(|array| array.file.path()).collect();
     check_outputs(&[&job.output], &inputs)?;
     let (vertices, edges, has_values) = (csr.rows, csr.entries, csr.data.is_some());
@@ -94,14 +92,14 @@ pub fn ranks(job: &RanksJob, options: &Options) -> Result<RanksReport> {
     let number = job.result.unwrap_or(NumberType::F64);
     let shape = Shape { length: vertices, count: 1, is_flat: true, number };
     let sink = Written::begin(files, &job.output, shape)?;
-    let passes = Passes::new(csr.without_values(), &room, options, true)?;
+    let mut passes = Passes::new(csr.without_values(), &room, options, true)?;
     let plan_ns = start.elapsed().as_nanos() as u64;
     let mut races = vec![("count", state.degrees.count(&passes)?)];
     state.share(room.threads);
     let mut iterations: Vec<RanksIteration> = Vec::new();
     let mut has_converged = false;
     while iterations.len() < job.iterations.max(1) && !has_converged {
-        let (iteration, race) = state.iterate(&passes, room.threads)?;
+        let (iteration, race) = state.iterate(&mut passes, room.threads)?;
         has_converged = iteration.change <= job.tolerance;
         iterations.push(iteration);
         let name = if races.len() == 1 { "first product" } else { "last product" };
@@ -174,15 +172,12 @@ impl State {
     /// One product, and the ranks behind it.
     fn iterate(
         &mut self,
-        passes: &Passes<'_>,
+        passes: &mut Passes<'_>,
         threads: usize,
     ) -> Result<(RanksIteration, RaceReport)> {
         let start = Instant::now();
         self.sums.clear(threads);
-        let faults = Faults::default();
-        let multiplier = || Multiplier::new(&passes.csr, &self.shares, &self.sums, &faults);
-        let (_, race) = passes.run(passes.all(), &faults, multiplier)?;
-        self.sums.finish();
+        let race = passes.multiply(&self.shares, &mut self.sums)?;
         let (damping, dangling, vertices) = (self.damping, self.dangling, self.ranks.len() as f64);
         let base = (1.0 - damping) / vertices + damping * dangling / vertices;
         let change = self.update(threads, |sum, _| base + damping * sum);

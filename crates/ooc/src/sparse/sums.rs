@@ -11,7 +11,7 @@ use super::plan::TILE;
 const NO_ROW: u64 = u64::MAX;
 
 /// Values that a thread clears at once.
-const BLOCK: usize = 1 << 16;
+const CLEARED: usize = 1 << 16;
 
 /// Numbers of binary64 that several threads write, each by one of them.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Sums {
 
     /// Zeros again.
     pub fn clear(&mut self, threads: usize) {
-        for_each(self.y.0.chunks_mut(BLOCK), threads, |block| {
+        for_each(self.y.0.chunks_mut(CLEARED), threads, |block| {
             block.iter_mut().for_each(|value| *value.get_mut() = 0);
         });
         self.head_rows.iter_mut().for_each(|row| *row.get_mut() = NO_ROW);
@@ -100,8 +100,29 @@ impl Sums {
         }
     }
 
+    /// y in blocks, for who computed it elsewhere, heads included.
+    pub fn blocks(&mut self, values: usize) -> impl Iterator<Item = Block<'_>> {
+        self.y.0.chunks_mut(values).map(Block)
+    }
+
     /// y, after that.
     pub fn into_values(self) -> Vec<f64> {
         self.y.0.into_iter().map(|value| f64::from_bits(value.into_inner())).collect()
+    }
+}
+
+/// Some consecutive values of y.
+pub(crate) struct Block<'a>(&'a mut [AtomicU64]);
+
+impl Block<'_> {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Sets as many.
+    pub fn put(self, values: &[f64]) {
+        for (to, value) in self.0.iter_mut().zip(values) {
+            *to.get_mut() = value.to_bits();
+        }
     }
 }
