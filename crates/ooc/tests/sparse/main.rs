@@ -4,6 +4,7 @@
 
 mod faults;
 mod generated;
+mod gpu;
 mod graphs;
 mod products;
 mod speed;
