@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headrace_io::write::WriteAt;
-use headrace_io::{MemoryBudget, MemoryUse, ReadAt, Reservation};
+use headrace_io::{MemoryBudget, MemoryUse, ReadAt, Reservation, huge};
 
 use crate::files::write_all;
 use crate::npy::{self, Npy};
@@ -34,7 +34,7 @@ pub struct RawVectors {
     pub vectors: u64,
 }
 
-/// Vectors in memory, consecutively.
+/// Vectors in memory, consecutively, in huge pages: a sparse product takes factors from anywhere.
 #[derive(Debug)]
 pub(crate) struct Vectors {
     pub values: Vec<f64>,
@@ -99,7 +99,9 @@ impl Vectors {
         length: usize,
     ) -> Result<Vectors> {
         let memory = memory.reserve(MemoryUse::Pipelines, length as u64 * 8)?;
-        let (values, count, is_flat) = (values.take(length).collect(), 1, true);
+        let mut all = huge::reserved(length);
+        all.extend(values.take(length));
+        let (values, count, is_flat) = (all, 1, true);
         let (number, file_bytes) = (NumberType::F32, 0);
         Ok(Vectors { values, length, count, is_flat, number, file_bytes, _memory: memory })
     }
@@ -147,7 +149,7 @@ impl Layout {
     /// The values, vector by vector.
     fn read(&self, file: &dyn ReadAt, length: usize, count: usize) -> Result<Vec<f64>> {
         let (width, values) = (self.number.bytes(), length * count);
-        let mut all = vec![0.0; values];
+        let mut all = huge::zeroed(values);
         let mut block = vec![0; BLOCK_BYTES];
         let mut done = 0;
         while done < values {

@@ -11,7 +11,8 @@
 //! with many edges do not lie together.
 //!
 //! Memory: 8 bytes a vertex, and what the sort takes; within a limit it goes through temporary files. The folder needs 8
-//! bytes an edge for the keys, and as many once or twice more while they are sorted.
+//! bytes an edge for the keys, and as many once or twice more while they are sorted. They are in `edges.partial`, which a
+//! killed process leaves behind.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -78,11 +79,8 @@ pub fn rmat(job: &RmatJob, options: &Options) -> Result<RmatReport> {
     let keys = Temporary(job.folder.join("edges.partial"));
     let room = on_cores(options)?;
     let filled = [Filled { path: keys.0.clone(), bytes: edges.count * 8 }];
-    let written = fill(&filled, options, &room, |_, offset, bytes| {
-        for (edge, into) in (offset / 8..).zip(bytes.as_chunks_mut::<8>().0) {
-            *into = edges.key(edge).to_le_bytes();
-        }
-    })?;
+    let fill_keys = |_, offset: u64, bytes: &mut [u8]| edges.fill(offset / 8, bytes);
+    let written = fill(&filled, options, &room, fill_keys)?;
     drop(room);
     let sorted = sort(
         &SortJob {
@@ -142,21 +140,37 @@ impl Edges {
         Ok(Edges { scale, count, is_undirected, seed, factors })
     }
 
-    /// An edge as a number that sorts by row: where it leads to, then where it comes from.
-    fn key(&self, number: u64) -> u64 {
-        let (edge, is_turned) = match self.is_undirected {
-            true => (number / 2, number % 2 == 1),
-            false => (number, false),
-        };
-        let (mut from, mut to) = (0, 0);
-        for level in 0..self.scale {
-            let drawn = drawn_at(self.seed, edge * DRAWS + u64::from(level / 2));
-            let drawn = drawn >> (32 * (level % 2)) & u64::from(u32::MAX);
-            let quadrant: u64 = ENDS.iter().map(|end| u64::from(drawn >= *end)).sum();
-            (from, to) = (from << 1 | quadrant >> 1, to << 1 | quadrant & 1);
+    /// Writes consecutive keys, from an even one on: an edge as a number that sorts by row, where it leads to, then
+    /// where it comes from; of an undirected graph each edge, then the same turned round.
+    fn fill(&self, first: u64, bytes: &mut [u8]) {
+        let key = |row: u64, column: u64| (row << 32 | column).to_le_bytes();
+        if self.is_undirected {
+            for (edge, into) in (first / 2..).zip(bytes.as_chunks_mut::<16>().0) {
+                let (from, to) = self.edge(edge);
+                into[..8].copy_from_slice(&key(to, from));
+                into[8..].copy_from_slice(&key(from, to));
+            }
+            return;
         }
-        let (from, to) = (self.renamed(from), self.renamed(to));
-        if is_turned { from << 32 | to } else { to << 32 | from }
+        for (edge, into) in (first..).zip(bytes.as_chunks_mut::<8>().0) {
+            let (from, to) = self.edge(edge);
+            *into = key(to, from);
+        }
+    }
+
+    /// Where an edge leads from and to.
+    fn edge(&self, number: u64) -> (u64, u64) {
+        let (mut from, mut to) = (0, 0);
+        for pair in 0..self.scale.div_ceil(2) {
+            let mut drawn = drawn_at(self.seed, number * DRAWS + u64::from(pair));
+            for _ in 2 * pair..self.scale.min(2 * pair + 2) {
+                let share = drawn & u64::from(u32::MAX);
+                let quadrant: u64 = ENDS.iter().map(|end| u64::from(share >= *end)).sum();
+                (from, to) = (from << 1 | quadrant >> 1, to << 1 | quadrant & 1);
+                drawn >>= 32;
+            }
+        }
+        (self.renamed(from), self.renamed(to))
     }
 
     /// A bijection of the vertices: each step can be undone.
@@ -203,8 +217,8 @@ mod tests {
         let edges = Edges { factors: [1, 1], ..Edges::of(&job(1)).unwrap() };
         let mut counts = [0.0f64; 4];
         for edge in 0..100_000 {
-            let key = edges.key(edge);
-            counts[((key & 1) << 1 | key >> 32) as usize] += 1.0 / 100_000.0;
+            let (from, to) = edges.edge(edge);
+            counts[(from << 1 | to) as usize] += 1.0 / 100_000.0;
         }
         // A renaming of two vertices by factors of 1 leaves them as they are.
         for (share, wanted) in counts.into_iter().zip([0.57, 0.19, 0.19, 0.05]) {

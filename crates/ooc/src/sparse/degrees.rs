@@ -10,6 +10,7 @@ use super::chunk::{Checked, Chunk, Word};
 use super::csr::Csr;
 use super::pass::{Faults, Passes};
 use super::plan::Piece;
+use super::sums::words;
 use crate::Result;
 
 /// Entries of each column.
@@ -29,7 +30,7 @@ impl Degrees {
         columns: usize,
     ) -> std::result::Result<Degrees, OutOfBudget> {
         let memory = memory.reserve(MemoryUse::Pipelines, (columns as u64).saturating_mul(8))?;
-        Ok(Degrees { counts: (0..columns).map(|_| AtomicU64::new(0)).collect(), _memory: memory })
+        Ok(Degrees { counts: words(columns, 0), _memory: memory })
     }
 
     /// Counts all entries of a matrix, in one pass.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headrace_flow::RaceReport;
-use headrace_io::{MemoryBudget, MemoryUse, Reservation, for_each};
+use headrace_io::{MemoryBudget, MemoryUse, Reservation, for_each, huge};
 use serde::Serialize;
 
 use super::csr::{Csr, CsrFile};
@@ -159,7 +159,7 @@ impl State {
         let sums = Sums::zero(memory, (vertices, csr.entries), 1)?;
         let degrees = Degrees::zero(memory, vertices)?;
         let reserved = memory.reserve(MemoryUse::Pipelines, vertices as u64 * 8)?;
-        let ranks = vec![1.0 / vertices as f64; vertices];
+        let ranks = huge::filled(1.0 / vertices as f64, vertices, room.threads);
         let shares = Vectors::one(memory, std::iter::repeat(0.0), vertices)?;
         Ok(State { damping, ranks, shares, sums, degrees, dangling: 0.0, _memory: reserved })
     }

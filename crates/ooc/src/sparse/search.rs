@@ -12,6 +12,7 @@ use super::csr::Csr;
 use super::levels::Level;
 use super::pass::{Faults, Passes};
 use super::plan::Piece;
+use super::sums::words;
 use crate::files::write_all;
 use crate::{Result, Room};
 
@@ -27,7 +28,7 @@ struct Bits(Vec<AtomicU64>);
 
 impl Bits {
     fn none(count: usize) -> Bits {
-        Bits((0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+        Bits(words(count.div_ceil(64), 0))
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use headrace_io::{MemoryBudget, MemoryUse, OutOfBudget, Reservation, for_each};
+use headrace_io::{MemoryBudget, MemoryUse, OutOfBudget, Reservation, for_each, huge};
 
 use super::plan::TILE;
 
@@ -13,13 +13,20 @@ const NO_ROW: u64 = u64::MAX;
 /// Values that a thread clears at once.
 const CLEARED: usize = 1 << 16;
 
+/// Words that several threads write, in huge pages: they do so anywhere.
+pub(crate) fn words(length: usize, word: u64) -> Vec<AtomicU64> {
+    let mut words = huge::reserved(length);
+    words.extend((0..length).map(|_| AtomicU64::new(word)));
+    words
+}
+
 /// Numbers of binary64 that several threads write, each by one of them.
 #[derive(Debug)]
 pub(crate) struct Shared(Vec<AtomicU64>);
 
 impl Shared {
     fn zero(length: usize) -> Shared {
-        Shared((0..length).map(|_| AtomicU64::new(0)).collect())
+        Shared(words(length, 0))
     }
 
     #[inline(always)]
@@ -61,7 +68,7 @@ impl Sums {
         let bytes = values.saturating_add(tiles as u64).saturating_mul(8);
         let memory = memory.reserve(MemoryUse::Pipelines, bytes)?;
         let (y, heads) = (Shared::zero(rows * vectors), Shared::zero(tiles * vectors));
-        let head_rows = (0..tiles).map(|_| AtomicU64::new(NO_ROW)).collect();
+        let head_rows = words(tiles, NO_ROW);
         Ok(Sums { y, rows, vectors, head_rows, heads, _memory: memory })
     }
 
