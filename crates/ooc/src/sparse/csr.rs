@@ -200,6 +200,13 @@ impl Csr {
     }
 }
 
+/// Bytes of a file that are a `.npy` file.
+struct Place {
+    file: Arc<dyn ReadAt>,
+    offset: u64,
+    bytes: u64,
+}
+
 /// Where arrays are looked for.
 enum Arrays<'a> {
     Folder(&'a Path),
@@ -219,17 +226,21 @@ impl Arrays<'_> {
         members.iter().find(|member| member.name.strip_suffix(".npy") == Some(name))
     }
 
-    /// The file of an array, and where in it its header begins, and its bytes.
-    fn place(&self, files: &dyn Files, name: &str) -> Result<Option<(Arc<dyn ReadAt>, u64, u64)>> {
+    /// Where an array lies, if it is there.
+    fn place(&self, files: &dyn Files, name: &str) -> Result<Option<Place>> {
         match self {
             Arrays::Folder(folder) if self.has(name) => {
                 let file = files.open(&folder.join(format!("{name}.npy")))?;
                 let bytes = file.size_bytes();
-                Ok(Some((file, 0, bytes)))
+                Ok(Some(Place { file, offset: 0, bytes }))
             }
             Arrays::Archive { file, .. } => {
-                let member = self.member(name);
-                Ok(member.map(|member| (file.clone(), member.offset, member.bytes)))
+                let place = |&archive::Member { offset, bytes, .. }: &_| Place {
+                    file: file.clone(),
+                    offset,
+                    bytes,
+                };
+                Ok(self.member(name).map(place))
             }
             Arrays::Folder(_) => Ok(None),
         }
@@ -241,7 +252,7 @@ impl Arrays<'_> {
         name: &str,
         number_in_folder: usize,
     ) -> Result<Option<Array>> {
-        let Some((file, offset, bytes)) = self.place(files, name)? else { return Ok(None) };
+        let Some(Place { file, offset, bytes }) = self.place(files, name)? else { return Ok(None) };
         let npy = Npy::within(&*file, offset, bytes)?;
         let length = match npy.shape[..] {
             [length] => {
@@ -259,7 +270,9 @@ impl Arrays<'_> {
 
     /// SciPy's archives say which of its formats they have, as text without an axis.
     fn check_format(&self, path: &Path, files: &dyn Files) -> Result<()> {
-        let Some((file, offset, bytes)) = self.place(files, "format")? else { return Ok(()) };
+        let Some(Place { file, offset, bytes }) = self.place(files, "format")? else {
+            return Ok(());
+        };
         let mut start = vec![0; bytes.min(1 << 10) as usize];
         file.read_exact_at(offset, &mut start)?;
         // Text of wide characters has zeros in it.

@@ -49,8 +49,10 @@ impl Degrees {
     }
 }
 
+type Kernel = fn(Piece, &[&[u8]], u64, &Degrees) -> Checked<()>;
+
 struct Counter<'a> {
-    kernel: fn(Piece, &[&[u8]], u64, &Degrees) -> Checked<()>,
+    kernel: Kernel,
     index_end: u64,
     degrees: &'a Degrees,
     faults: &'a Faults,
@@ -58,7 +60,7 @@ struct Counter<'a> {
 
 impl<'a> Counter<'a> {
     fn new(csr: &Csr, degrees: &'a Degrees, faults: &'a Faults) -> Counter<'a> {
-        let kernel = match (csr.indptr.number.bytes(), csr.indices.number.bytes()) {
+        let kernel: Kernel = match (csr.indptr.number.bytes(), csr.indices.number.bytes()) {
             (4, 4) => count::<[u8; 4], [u8; 4]>,
             (4, _) => count::<[u8; 4], [u8; 8]>,
             (_, 4) => count::<[u8; 8], [u8; 4]>,

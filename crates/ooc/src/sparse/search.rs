@@ -124,9 +124,11 @@ impl State {
     }
 }
 
+type Kernel = fn(Piece, &[&[u8]], &Search<'_>) -> Checked<()>;
+
 /// Searches chunks on a thread.
 struct Searcher<'a> {
-    kernel: fn(Piece, &[&[u8]], &Search<'_>) -> Checked<()>,
+    kernel: Kernel,
     search: Search<'a>,
     faults: &'a Faults,
 }
@@ -140,7 +142,7 @@ struct Search<'a> {
 
 impl<'a> Searcher<'a> {
     fn new(csr: &Csr, state: &'a State, level: i32, faults: &'a Faults) -> Searcher<'a> {
-        let kernel = match (csr.indptr.number.bytes(), csr.indices.number.bytes()) {
+        let kernel: Kernel = match (csr.indptr.number.bytes(), csr.indices.number.bytes()) {
             (4, 4) => search::<[u8; 4], [u8; 4]>,
             (4, _) => search::<[u8; 4], [u8; 8]>,
             (_, 4) => search::<[u8; 8], [u8; 4]>,
