@@ -15,8 +15,8 @@ use crate::gpu_service::GpuServiceArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::model::ModelArgs;
 use crate::ooc::{
-    BfsArgs, DEFAULT_SEED, FencesArgs, GenerateCommand, MatvecArgs, PagerankArgs, SetArgs, SortArgs,
-    SpmvArgs,
+    BfsArgs, DEFAULT_SEED, FencesArgs, GenerateCommand, MatvecArgs, PagerankArgs, SetArgs,
+    SortArgs, SpmvArgs,
 };
 use crate::output::Format;
 use crate::pg::PgCommand;

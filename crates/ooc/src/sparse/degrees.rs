@@ -8,7 +8,8 @@ use headrace_io::{MemoryBudget, MemoryUse, OutOfBudget, Reservation};
 
 use super::chunk::{Checked, Chunk, Word};
 use super::csr::Csr;
-use super::pass::{Faults, Passes};
+use super::faults::Faults;
+use super::pass::Passes;
 use super::plan::Piece;
 use super::sums::words;
 use crate::Result;

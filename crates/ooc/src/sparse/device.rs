@@ -6,8 +6,8 @@ use headrace_io::{MemoryUse, Reservation};
 
 use super::chunk::Fault;
 use super::csr::Csr;
+use super::faults::Faults;
 use super::launches::{BLOCK, Call, KERNELS, Memory, source};
-use super::pass::Faults;
 use super::plan::{Piece, Plan, TILE, reads};
 use super::sums::Sums;
 use crate::kept::Kept;

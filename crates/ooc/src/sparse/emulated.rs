@@ -6,8 +6,8 @@ use headrace_io::random::Random;
 use tempfile::TempDir;
 
 use super::csr::{Csr, CsrFile};
+use super::faults::Faults;
 use super::launches::{BLOCK, Call, KERNELS, Memory, source};
-use super::pass::Faults;
 use super::plan::{Plan, TILE, reads};
 use super::product::Multiplier;
 use super::sums::Sums;

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::csr::{Csr, CsrFile};
 use super::pass::Passes;
-use super::search::State;
+use super::search::{Level, State};
 use crate::files::check_outputs;
 use crate::{NumberType, OocError, Options, Processor, Report, Result, Room, npy};
 
@@ -33,19 +33,6 @@ pub struct LevelsJob {
     pub source: u64,
     /// Destination of the levels, i32, -1 for what no path leads to: a `.npy` file if the name ends so, else raw values.
     pub output: PathBuf,
-}
-
-/// One level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Level {
-    /// Its vertices.
-    pub vertices: u64,
-    /// Edges that were looked at to find them; how many depends on where chunks cut long rows.
-    pub edges: u64,
-    /// Time of the search for them.
-    pub wall_ns: u64,
-    /// Bytes of the graph that it went through; chunks that are done are not read.
-    pub bytes: u64,
 }
 
 /// The result of a search.

@@ -43,7 +43,7 @@
 //! | `archive` | members of a `.npz`, where they lie |
 //! | `csr` | the arrays of a matrix, and their shapes |
 //! | `plan` | cuts between chunks: entries or rows |
-//! | `chunk` | the bytes of a chunk as rows and entries, checked |
+//! | `chunk`, `faults` | the bytes of a chunk as rows and entries, checked; what was wrong, in words |
 //! | `sums` | y and the heads |
 //! | `product` | terms and sums on the cores |
 //! | `device`, `launches` | the same on a GPU |
@@ -62,6 +62,7 @@ mod device;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod emulated;
+mod faults;
 mod launches;
 mod levels;
 mod multiply;
@@ -73,9 +74,10 @@ mod search;
 mod sums;
 
 pub use csr::CsrFile;
-pub use levels::{Level, LevelsJob, LevelsReport, levels};
+pub use levels::{LevelsJob, LevelsReport, levels};
 pub use multiply::{SpmvJob, SpmvReport, multiply};
 pub use ranks::{RanksIteration, RanksJob, RanksReport, ranks};
+pub use search::Level;
 
 use crate::NumberType;
 

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use headrace_flow::{BoxError, HostConsumer, Race, RaceOptions, RaceReport};
-use parking_lot::Mutex;
+use headrace_flow::{HostConsumer, Race, RaceOptions, RaceReport};
 
-use super::chunk::Fault;
 use super::csr::Csr;
 use super::device::OnDevice;
+use super::faults::Faults;
 use super::plan::{Feed, Piece, Plan};
 use super::product::Multiplier;
 use super::sums::Sums;
 use crate::vectors::Vectors;
-use crate::{OocError, Options, Result, Room};
+use crate::{Options, Result, Room};
 
 /// Bytes of a chunk: its bookkeeping is negligible beside that.
 const CHUNK_BYTES: u64 = 16 << 20;
@@ -28,49 +27,6 @@ const SLOTS: usize = 8;
 
 /// On a device that keeps chunks.
 const KEEPING_SLOTS: usize = 3;
-
-/// The first fault that a thread found.
-#[derive(Debug, Default)]
-pub(crate) struct Faults(Mutex<Option<Fault>>);
-
-impl Faults {
-    /// Notes a fault; the error ends the race.
-    pub fn note(&self, fault: Fault) -> BoxError {
-        self.0.lock().get_or_insert(fault);
-        "the matrix is damaged".into()
-    }
-
-    /// The cause of a failed race: the fault, if one was seen.
-    fn explain(&self, error: OocError, csr: &Csr) -> OocError {
-        match error {
-            OocError::Race(_) => self.found(csr).unwrap_or(error),
-            error => error,
-        }
-    }
-
-    /// The fault, in words.
-    fn found(&self, csr: &Csr) -> Option<OocError> {
-        Some(match self.0.lock().take()? {
-            Fault::Indptr { row } => {
-                let what = format!(
-                    "indptr at row {row} is below the row before, or beyond the last entry"
-                );
-                let remedy =
-                    "it never decreases, from 0 to the number of indices: write the matrix anew";
-                OocError::input(csr.indptr.file.path(), what, remedy)
-            }
-            Fault::Index { entry, column } => {
-                let columns = csr.columns;
-                let what = format!(
-                    "entry {entry} is in column {column}, there are {columns}, counted from 0"
-                );
-                let remedy =
-                    "a matrix that is not square has its shape in shape.npy: rows, columns";
-                OocError::input(csr.indices.file.path(), what, remedy)
-            }
-        })
-    }
-}
 
 /// A matrix, its chunks, and how they are read.
 pub(crate) struct Passes<'a> {
@@ -120,7 +76,7 @@ impl<'a> Passes<'a> {
     /// Streams chunks once through as many consumers as there are threads.
     ///
     /// # Errors
-    /// [`OocError::Input`] for a fault; errors of the race.
+    /// [`OocError::Input`](crate::OocError::Input) for a fault; errors of the race.
     pub fn run<C: HostConsumer<Piece>>(
         &self,
         chunks: Vec<usize>,
@@ -133,7 +89,7 @@ impl<'a> Passes<'a> {
     /// Multiplies all chunks once; `sums` are zeros before.
     ///
     /// # Errors
-    /// [`OocError::Input`] for a fault; errors of the race and the device.
+    /// [`OocError::Input`](crate::OocError::Input) for a fault; errors of the race and the device.
     pub fn multiply(&mut self, x: &Vectors, sums: &mut Sums) -> Result<RaceReport> {
         let (faults, race) = (Faults::default(), self.race(self.all()));
         let csr = &self.csr;

@@ -7,7 +7,7 @@ use headrace_flow::{BoxError, FedChunk, HostConsumer, Verdict};
 
 use super::chunk::{Checked, Chunk, Word};
 use super::csr::Csr;
-use super::pass::Faults;
+use super::faults::Faults;
 use super::plan::{Piece, TILE};
 use super::sums::Sums;
 use crate::NumberType;

@@ -6,11 +6,12 @@ use std::time::Instant;
 use headrace_flow::{BoxError, FedChunk, HostConsumer, RaceReport, Verdict};
 use headrace_io::write::WriteAt;
 use headrace_io::{MemoryUse, Reservation};
+use serde::Serialize;
 
 use super::chunk::{Checked, Chunk, Fault, Word};
 use super::csr::Csr;
-use super::levels::Level;
-use super::pass::{Faults, Passes};
+use super::faults::Faults;
+use super::pass::Passes;
 use super::plan::Piece;
 use super::sums::words;
 use crate::files::write_all;
@@ -21,6 +22,19 @@ const UNREACHED: i32 = -1;
 
 /// Values that are read or written at once.
 const BLOCK: usize = 1 << 17;
+
+/// One level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Level {
+    /// Its vertices.
+    pub vertices: u64,
+    /// Edges that were looked at to find them; how many depends on where chunks cut long rows.
+    pub edges: u64,
+    /// Time of the search for them.
+    pub wall_ns: u64,
+    /// Bytes of the graph that it went through; chunks that are done are not read.
+    pub bytes: u64,
+}
 
 /// Bits of vertices.
 #[derive(Debug)]
