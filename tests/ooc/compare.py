@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Set operations, sorts and products of random shapes, by Headrace and by NumPy on the same files.
+"""Set operations, sorts, dense and sparse products of random shapes, by Headrace and by NumPy on the same files.
 
     compare.py --headrace PATH [--shapes 300] [--seed 1] [--processor cpu]
 
 Sizes lie around every block, page and chunk boundary; keys are random, all equal, repeated, disjoint,
 nested, and at the extremes of their type. Every byte of a set or a sorted file must be NumPy's; a product must
-lie within its error bound. Ends with the number of comparisons, or with the first difference and its seed.
+lie within its error bound. Graphs are compared with SciPy where there is one. Ends with the number of comparisons, or with the first difference and its seed.
 """
 
 import argparse
@@ -16,6 +16,12 @@ import sys
 import tempfile
 
 import numpy as np
+
+try:
+    import scipy.sparse as sparse
+    from scipy.sparse.csgraph import breadth_first_order
+except ImportError:
+    sparse = None
 
 TYPES = {"i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "f32": "<f4", "f64": "<f8"}
 TIMES = {
@@ -150,6 +156,76 @@ class Run:
             if found.shape != wanted.shape or not (np.abs(found - wanted) <= epsilon * bound).all():
                 raise Different(f"{name} of {rows} x {columns} {kind} in order {order}, {vectors} vectors")
 
+    def rows(self, kind: str, rows: int, columns: int, values: np.dtype | None) -> pathlib.Path:
+        """Compressed sparse rows in a folder or a .npz, some without entries and some with many."""
+        lengths = self.numbers.integers(0, self.rng.choice([1, 4, 40]), rows)
+        if rows:
+            lengths[self.rng.randrange(rows)] = self.rng.choice([0, 511, 513, 5000])
+        self.indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(TYPES[kind])
+        self.indices = self.numbers.integers(0, columns, self.indptr[-1]).astype(TYPES[kind])
+        arrays = {"indptr": self.indptr, "indices": self.indices, "shape": np.array([rows, columns])}
+        self.data = np.ones(len(self.indices))
+        if values is not None:
+            self.data = arrays["data"] = self.numbers.standard_normal(len(self.indices)).astype(values)
+        if self.rng.random() < 0.5:
+            np.savez(self.folder / "s.npz", **arrays)
+            return self.folder / "s.npz"
+        folder = self.folder / "s"
+        folder.mkdir(exist_ok=True)
+        (folder / "data.npy").unlink(missing_ok=True)
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array)
+        return folder
+
+    def sums(self, terms: np.ndarray) -> np.ndarray:
+        """Of each row, in the order of entries."""
+        rows = np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr).astype(int))
+        total = np.zeros((len(self.indptr) - 1, *terms.shape[1:]))
+        np.add.at(total, rows, terms)
+        return total
+
+    def sparse_product(self, kind: str) -> None:
+        kind = kind.replace("f", "i")
+        rows, columns, vectors = self.rng.randrange(0, 700), self.rng.randrange(1, 700), self.rng.choice([1, 1, 3])
+        values = self.rng.choice([None, np.dtype("<f4"), np.dtype("<f8")])
+        matrix = self.rows(kind, rows, columns, values)
+        x = self.numbers.standard_normal((columns, vectors))
+        np.save(self.folder / "x.npy", x if vectors > 1 else x[:, 0])
+        chunk = ["--chunk", self.rng.choice([3000, 65536, 1 << 24])]
+        self.headrace_run("spmv", matrix, self.folder / "x.npy", "-o", self.folder / "y.npy", *chunk)
+        found = np.load(self.folder / "y.npy").reshape(-1, vectors)
+        terms = self.data[:, None].astype("f8") * x[self.indices.astype(int)]
+        bound = 1e4 * np.finfo("f8").eps * self.sums(np.abs(terms))
+        if found.shape != (rows, vectors) or not (np.abs(found - self.sums(terms)) <= bound).all():
+            raise Different(f"sparse product of {rows} x {columns}, {kind}, {values}, {vectors} vectors")
+
+    def graph(self, kind: str) -> None:
+        kind, vertices = kind.replace("f", "i"), self.rng.randrange(1, 700)
+        matrix = self.rows(kind, vertices, vertices, None)
+        indices, chunk = self.indices.astype(int), ["--chunk", self.rng.choice([3000, 65536, 1 << 24])]
+        ranks, levels = self.folder / "ranks.npy", self.folder / "levels.npy"
+        self.headrace_run("pagerank", matrix, "-o", ranks, "--iterations", 20, "--tolerance", 0, *chunk)
+        out, wanted = np.bincount(indices, minlength=vertices), np.full(vertices, 1 / vertices)
+        for _ in range(20):
+            shares = np.divide(wanted, out, where=out > 0, out=np.zeros(vertices))
+            dangling = wanted[out == 0].sum()
+            wanted = 0.15 / vertices + 0.85 * (self.sums(shares[indices]) + dangling / vertices)
+        if not np.allclose(np.load(ranks), wanted, rtol=1e-11, atol=0):
+            raise Different(f"ranks of {vertices} vertices, {kind}")
+        source = self.rng.randrange(vertices)
+        self.headrace_run("bfs", matrix, "--source", source, "-o", levels, *chunk)
+        if sparse is None:
+            return
+        # A row lists who points at it: SciPy walks along the transposed one.
+        pulled = sparse.csr_matrix((self.data, indices, self.indptr.astype(int)), (vertices, vertices))
+        order, before = breadth_first_order(pulled.T.tocsr(), source)
+        wanted = np.full(vertices, -1, "<i4")
+        wanted[source] = 0
+        for vertex in order[1:]:
+            wanted[vertex] = wanted[before[vertex]] + 1
+        if not (np.load(levels) == wanted).all():
+            raise Different(f"levels of {vertices} vertices from {source}, {kind}")
+
 
 def notices_a_wrong_answer(run: Run) -> None:
     """A comparison that cannot fail is none."""
@@ -190,9 +266,9 @@ def main() -> None:
         for number in range(arguments.shapes):
             seed = arguments.seed * 1_000_000 + number
             run = Run(arguments.headrace, arguments.processor, folder, random.Random(seed))
-            check = [run.sort, run.records, run.sets, run.product][number % 4]
+            checks = [run.sort, run.records, run.sets, run.product, run.sparse_product, run.graph]
             try:
-                check(list(TYPES)[number // 4 % len(TYPES)])
+                checks[number % len(checks)](list(TYPES)[number // len(checks) % len(TYPES)])
             except Different as different:
                 sys.exit(f"error: shape {number} (seed {seed}): {different}")
     print(f"{arguments.shapes} shapes: every answer is NumPy's")

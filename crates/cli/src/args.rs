@@ -14,7 +14,10 @@ use crate::gpu::GpuArgs;
 use crate::gpu_service::GpuServiceArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::model::ModelArgs;
-use crate::ooc::{DEFAULT_SEED, FencesArgs, GenerateCommand, MatvecArgs, SetArgs, SortArgs};
+use crate::ooc::{
+    BfsArgs, DEFAULT_SEED, FencesArgs, GenerateCommand, MatvecArgs, PagerankArgs, SetArgs,
+    SortArgs, SpmvArgs,
+};
 use crate::output::Format;
 use crate::pg::PgCommand;
 use crate::sizes::{parse_bytes_or_zero, parse_memory};
@@ -207,6 +210,12 @@ pub enum Command {
     Sort(Box<SortArgs>),
     /// Multiply a dense matrix in a file with vectors.
     Matvec(Box<MatvecArgs>),
+    /// Multiply a sparse matrix in files with vectors.
+    Spmv(Box<SpmvArgs>),
+    /// Rank the vertices of a graph in files.
+    Pagerank(Box<PagerankArgs>),
+    /// Find how many edges the vertices of a graph in files are away from one of them.
+    Bfs(Box<BfsArgs>),
     /// Write files for the out-of-core operators to work on.
     #[command(subcommand)]
     Generate(GenerateCommand),

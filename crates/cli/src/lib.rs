@@ -122,6 +122,9 @@ fn patience(command: Option<&Command>) -> (Duration, bool) {
             | Command::SymmetricDifference(_)
             | Command::Sort(_)
             | Command::Matvec(_)
+            | Command::Spmv(_)
+            | Command::Pagerank(_)
+            | Command::Bfs(_)
             | Command::Generate(_)
             | Command::Ssb(SuiteCommand::Generate(_))
             | Command::Tpch(SuiteCommand::Generate(_))
@@ -215,6 +218,9 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>, asked: Arc<Asked>) -> Resul
         Some(Command::Fences(args)) => blocking(move || ooc::fences(&args, cancel)).await,
         Some(Command::Sort(args)) => blocking(move || ooc::sort(&args, cancel)).await,
         Some(Command::Matvec(args)) => blocking(move || ooc::matvec(&args, cancel)).await,
+        Some(Command::Spmv(args)) => blocking(move || ooc::spmv(&args, cancel)).await,
+        Some(Command::Pagerank(args)) => blocking(move || ooc::pagerank(&args, cancel)).await,
+        Some(Command::Bfs(args)) => blocking(move || ooc::bfs(&args, cancel)).await,
         Some(Command::Generate(args)) => blocking(move || ooc::generate(&args, cancel)).await,
         Some(Command::Convert(args)) => convert::run(&args, cancel).await,
         Some(Command::Pg(args)) => blocking(move || pg::run(&args, &cancel)).await,

@@ -10,7 +10,8 @@
 //! kernel is the oracle of the device's. They share:
 //!
 //! [`sets`]: intersection, union and differences of sorted keys; [`sort`]: records, and tables of Arrow files;
-//! [`matvec`]: products of a matrix with vectors; [`generate`]: inputs for them.
+//! [`matvec`]: products of a dense matrix with vectors; [`sparse`]: those of a sparse one, and what graphs are asked by
+//! them; [`generate`]: inputs for all.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -30,16 +31,19 @@
 mod emulated;
 mod error;
 mod files;
+mod kept;
 mod number;
 mod options;
 mod report;
 mod room;
 pub mod sets;
 pub mod sort;
+mod vectors;
 
 pub mod generate;
 pub mod matvec;
 pub mod npy;
+pub mod sparse;
 
 pub use error::{OocError, Result};
 pub use files::{Files, PlainFiles};

@@ -40,20 +40,28 @@ impl Npy {
     /// [`OocError::Input`] for a file that is not a `.npy` file, is shorter than it says, or has values
     /// other than little-endian numbers; errors of the read.
     pub fn of(file: &dyn ReadAt) -> Result<Npy> {
+        Npy::within(file, 0, file.size_bytes())
+    }
+
+    /// Like [`of`](Npy::of), for a `.npy` file that is some of a file's bytes, which exist. Offsets are those in the
+    /// whole file.
+    ///
+    /// # Errors
+    /// Those of [`of`](Npy::of).
+    pub fn within(file: &dyn ReadAt, begin: u64, bytes: u64) -> Result<Npy> {
         let fault = |(what, remedy): Fault| OocError::input(file.path(), what, remedy);
-        let mut start = vec![0; file.size_bytes().min(12) as usize];
-        file.read_exact_at(0, &mut start)?;
+        let mut start = vec![0; bytes.min(12) as usize];
+        file.read_exact_at(begin, &mut start)?;
         let data_offset = data_offset(&start).map_err(fault)?;
-        let mut header = vec![0; data_offset.min(file.size_bytes()) as usize];
-        file.read_exact_at(0, &mut header)?;
+        let mut header = vec![0; data_offset.min(bytes) as usize];
+        file.read_exact_at(begin, &mut header)?;
         let npy = Npy::parse(&header).map_err(fault)?;
-        let (bytes, end) = (npy.data_bytes(), file.size_bytes());
-        match bytes.and_then(|bytes| bytes.checked_add(npy.data_offset)) {
-            Some(needed) if needed <= end => Ok(npy),
+        match npy.data_bytes().and_then(|data_bytes| data_bytes.checked_add(npy.data_offset)) {
+            Some(needed) if needed <= bytes => Ok(Npy { data_offset: begin + data_offset, ..npy }),
             _ => {
-                let shape = &npy.shape;
+                let (shape, from, end) = (&npy.shape, begin + data_offset, begin + bytes);
                 let what = format!(
-                    "its header promises values of {} of shape {shape:?} from byte {data_offset} on, the \
+                    "its header promises values of {} of shape {shape:?} from byte {from} on, the \
                      file ends at byte {end}",
                     npy.number
                 );

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headrace_flow::RaceReport;
+use headrace_flow::{HostCache, MappingPool, RaceOptions, RaceReport};
 use headrace_gpu::{Compiler, CubinCache, Device, DevicePool, Module, Source};
 use headrace_io::MemoryBudget;
 use headrace_io::system::{SysRoot, available_memory_bytes};
@@ -11,6 +11,10 @@ use crate::{OocError, Options, Pass, Processor, Report, Result};
 
 /// Host memory if the free amount is unknown.
 const UNKNOWN_MEMORY_BYTES: u64 = 4 << 30;
+
+/// The reason for the CPU if a matrix is too large for the GPU.
+const MEMORY_IS_FASTER: &str = "less than half of the matrix fits the device's memory: the rest would cross the \
+                                link each time, which is slower than memory";
 
 /// A GPU and its usable memory.
 #[derive(Debug, Clone)]
@@ -88,6 +92,41 @@ impl Room {
             },
         };
         Ok(Room { memory, device, why_not_cuda, threads: options.threads() })
+    }
+
+    /// For products that are repeated over this many bytes: the GPU, unless specified otherwise, if it has room for at
+    /// least half of them.
+    ///
+    /// # Errors
+    /// Those of [`new`](Room::new).
+    pub(crate) fn for_repeated(options: &Options, bytes: u64) -> Result<Room> {
+        let room = Room::new(options, None)?;
+        let fits = |device: &DeviceRoom| device.free_bytes() >= bytes / 2;
+        match (options.processor, &room.device) {
+            (Processor::Auto, Some(device)) if !fits(device) => {
+                Room::new(options, Some(MEMORY_IS_FASTER))
+            }
+            _ => Ok(room),
+        }
+    }
+
+    /// The options of a race. If there will be others over the same files, of this number, what is read is kept where
+    /// there is room: on a device, or else in the host memory.
+    pub(crate) fn race(
+        &self,
+        options: &Options,
+        slots: usize,
+        repeats: Option<usize>,
+    ) -> RaceOptions {
+        let memory = &self.memory;
+        let cached = repeats.filter(|_| self.device.is_none());
+        RaceOptions {
+            slots,
+            memory: Some(memory.clone()),
+            mappings: repeats.map(MappingPool::new),
+            cache: cached.map(|_| HostCache::within(memory, memory.limit_bytes())),
+            ..options.race()
+        }
     }
 
     /// The report so far; the operator completes it.

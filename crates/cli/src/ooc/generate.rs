@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use headrace_io::MemoryBudget;
 use headrace_ooc::NumberType;
 use headrace_ooc::generate::{
-    self as make, KeyOrder, KeysJob, MatrixContent, MatrixJob, MatrixKind,
+    self as make, KeyOrder, KeysJob, MatrixContent, MatrixJob, MatrixKind, RmatJob,
 };
 
 use super::run::{AnyArgs, failure};
@@ -25,6 +25,41 @@ pub enum GenerateCommand {
     Keys(Box<KeysArgs>),
     /// A dense matrix.
     Matrix(Box<MatrixArgs>),
+    /// A graph with few vertices of many edges (R-MAT), as a sparse matrix.
+    Rmat(Box<RmatArgs>),
+}
+
+/// `generate rmat`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  headrace generate rmat graph --scale 20
+  headrace generate rmat graph --scale 26 --memory-limit 4GiB
+  headrace generate rmat graph --scale 20 --edges 8 --undirected
+
+The folder gets indptr.npy, indices.npy and shape.npy: compressed sparse rows, where row r lists who points at r.
+Meanwhile it needs 16 to 24 bytes an edge. The same seed makes the same files.")]
+pub struct RmatArgs {
+    /// Folder to write to.
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
+    /// The graph has 2^N vertices, up to 2^32.
+    #[arg(long, value_name = "N")]
+    pub scale: u32,
+    /// Edges that are drawn for each vertex.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub edges: u64,
+    /// Each edge leads both ways.
+    #[arg(long)]
+    pub undirected: bool,
+    /// An edge that is drawn again is one more edge; otherwise it is left out.
+    #[arg(long)]
+    pub keep_repeats: bool,
+    /// Another seed gives another graph.
+    #[arg(long, default_value_t = DEFAULT_SEED)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub any: AnyArgs,
 }
 
 /// `generate matrix`.
@@ -98,6 +133,7 @@ pub fn generate(command: &GenerateCommand, cancel: Arc<AtomicBool>) -> Result<()
     match command {
         GenerateCommand::Keys(args) => keys(args, cancel),
         GenerateCommand::Matrix(args) => matrix(args, cancel),
+        GenerateCommand::Rmat(args) => rmat(args, cancel),
     }
 }
 
@@ -147,4 +183,22 @@ fn matrix(args: &MatrixArgs, cancel: Arc<AtomicBool>) -> Result<()> {
         &report,
         &report,
     )
+}
+
+fn rmat(args: &RmatArgs, cancel: Arc<AtomicBool>) -> Result<()> {
+    let job = RmatJob {
+        folder: args.folder.clone(),
+        scale: args.scale,
+        edges_per_vertex: args.edges,
+        is_undirected: args.undirected,
+        keeps_repeats: args.keep_repeats,
+        seed: args.seed,
+    };
+    let options = args.any.options(cancel);
+    let told = make::rmat(&job, &options).map_err(failure)?;
+    let summary = format!(
+        "{} vertices and {} edges written, of {} drawn",
+        told.vertices, told.edges, told.drawn_edges
+    );
+    args.any.tell(&options, &summary, &told.report, &told)
 }

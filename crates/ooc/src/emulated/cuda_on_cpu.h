@@ -121,6 +121,7 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
 inline double __hiloint2double(int high, int low) {
     return emulated::bits_of<double>((unsigned long long)(unsigned)high << 32 | (unsigned)low);
 }
+inline double __dmul_rn(double a, double b) { return a * b; }
 inline float __uint_as_float(unsigned bits) { return emulated::bits_of<float>(bits); }
 inline int __float_as_int(float value) { return emulated::bits_of<int>(value); }
 inline long long __double_as_longlong(double value) { return emulated::bits_of<long long>(value); }

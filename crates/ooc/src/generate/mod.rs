@@ -7,6 +7,9 @@
 mod fill;
 mod keys;
 mod matrix;
+mod rmat;
+mod rows;
 
 pub use keys::{KeyOrder, KeysJob, keys};
 pub use matrix::{MatrixContent, MatrixJob, MatrixKind, matrix};
+pub use rmat::{RmatJob, RmatReport, rmat};

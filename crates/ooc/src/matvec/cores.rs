@@ -14,8 +14,8 @@ use super::lanes::{Avx2, Avx512};
 use super::lanes::{LANES, Lanes, Plain, Value, padded};
 use super::plan::{Plan, Tile};
 use super::sums::{Counts, Gather};
-use super::vectors::Vectors;
 use crate::NumberType;
+use crate::vectors::Vectors;
 
 /// The vectors of a pass: for the matrix as stored, and for its transpose.
 #[derive(Debug, Clone, Copy)]

@@ -7,8 +7,8 @@
 //! They are added by a kernel enqueued behind those of all earlier chunks, without atomics.
 
 use headrace_flow::{
-    BoxError, ChunkSpec, CudaSlots, DeviceProgram, DeviceSlice, HostMemory, PageableLane, Race,
-    RaceReport, SlotChunk, pageable_slots,
+    BoxError, CudaSlots, DeviceProgram, DeviceSlice, HostMemory, PageableLane, Race, RaceReport,
+    SlotChunk, pageable_slots,
 };
 use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Source, Stream, launch};
 use headrace_io::{AlignedBuffer, MemoryUse, Reservation};
@@ -19,14 +19,12 @@ use super::matrix::Matrix;
 use super::plan::Plan;
 use super::sums::{Counts, Results};
 use super::turns::Turns;
-use super::vectors::Vectors;
+use crate::kept::Kept;
+use crate::vectors::Vectors;
 use crate::{DeviceRoom, Result, Room};
 
 /// The calls of the race.
 type Outcome<T> = std::result::Result<T, BoxError>;
-
-/// Device memory left for others when chunks stay there.
-const SPARE_BYTES: u64 = 64 << 20;
 
 /// A GPU that multiplies a matrix repeatedly.
 pub(crate) struct OnDevice {
@@ -37,8 +35,8 @@ pub(crate) struct OnDevice {
     kernels: Vec<Function>,
     /// Ordinary memory for the slots, unless it is pinned.
     pageable: Option<Vec<AlignedBuffer>>,
-    /// Resident chunks by number; empty if none are kept.
-    resident: Vec<Option<DeviceBuffer>>,
+    /// No chunks if none are kept.
+    kept: Kept,
     _memory: Reservation,
 }
 
@@ -71,7 +69,7 @@ impl OnDevice {
             slots,
             device: device.clone(),
             pageable,
-            resident: (0..chunks).map(|_| None).collect(),
+            kept: Kept::new(chunks),
             _memory: reserved,
         })
     }
@@ -111,7 +109,7 @@ impl OnDevice {
             y: [zero(&results.forward)?, zero(&results.transposed)?],
             sums: room(sums * turns.window())?,
         };
-        let rest_bytes = self.device.free_bytes().saturating_sub(SPARE_BYTES);
+        self.kept.use_free(&self.device);
         let program = Program {
             kernels: &self.kernels,
             plan,
@@ -123,9 +121,8 @@ impl OnDevice {
             sums,
             enqueued: vec![false; turns.window()],
             next: 0,
-            resident: &mut self.resident,
+            kept: &mut self.kept,
             device: &self.device,
-            rest_bytes,
         };
         let mut lane = self.slots.lane(program);
         let report = match &self.pageable {
@@ -164,10 +161,8 @@ struct Program<'a> {
     enqueued: Vec<bool>,
     /// The first chunk that is not added.
     next: usize,
-    resident: &'a mut [Option<DeviceBuffer>],
+    kept: &'a mut Kept,
     device: &'a DeviceRoom,
-    /// Room left for resident chunks.
-    rest_bytes: u64,
 }
 
 impl Program<'_> {
@@ -212,64 +207,20 @@ impl Program<'_> {
         }
         Ok(())
     }
-
-    /// Keeps a chunk if there is room: its pieces consecutively, each as aligned as in a slot.
-    fn keep(&mut self, stream: &Stream, chunk: usize, buffers: &[DeviceSlice]) -> Outcome<()> {
-        let bytes: usize = buffers.iter().map(|buffer| aligned(buffer.bytes)).sum();
-        let needed = bytes as u64;
-        if chunk >= self.resident.len() || needed > self.rest_bytes {
-            return Ok(());
-        }
-        let Ok(kept) = self.device.pool.alloc(bytes) else {
-            // The pool's classes of sizes take more than was asked for: nothing more stays.
-            self.rest_bytes = 0;
-            return Ok(());
-        };
-        let mut at = 0;
-        for buffer in buffers {
-            // SAFETY: the slot's memory is the chunk's until it is retired, after this copy, and the buffer lives
-            // as long as the streams that the slots wait for when they are dropped.
-            unsafe { stream.copy_d2d_from(&kept, at, buffer.address, buffer.bytes)? };
-            at += aligned(buffer.bytes);
-        }
-        self.rest_bytes -= needed.max(kept.capacity_bytes()).min(self.rest_bytes);
-        self.resident[chunk] = Some(kept);
-        Ok(())
-    }
-
-    /// The location of a chunk's buffers: in the slot, or resident.
-    fn addresses(&self, chunk: usize, buffers: &[DeviceSlice]) -> Vec<u64> {
-        let Some(kept) = self.resident.get(chunk).and_then(Option::as_ref) else {
-            return buffers.iter().map(|buffer| buffer.address).collect();
-        };
-        let ChunkSpec { reads } = self.plan.spec(chunk);
-        let mut at = kept.ptr();
-        let place = |bytes: u64| {
-            let here = at;
-            at += aligned(bytes as usize) as u64;
-            here
-        };
-        reads.iter().map(|read| read.bytes).map(place).collect()
-    }
-}
-
-/// Bytes of a resident piece, padded so that the next one is aligned for any load.
-fn aligned(bytes: usize) -> usize {
-    bytes.next_multiple_of(headrace_flow::DEVICE_ALIGN_BYTES)
 }
 
 // SAFETY: it puts nothing out.
 unsafe impl DeviceProgram for Program<'_> {
     fn is_resident(&mut self, chunk: usize, _buffer: usize) -> bool {
-        self.resident.get(chunk).is_some_and(Option::is_some)
+        self.kept.has(chunk)
     }
 
     fn launch(&mut self, stream: &Stream, at: SlotChunk, buffers: &[DeviceSlice]) -> Outcome<()> {
         let chunk = at.chunk;
-        if !self.is_resident(chunk, 0) {
-            self.keep(stream, chunk, buffers)?;
+        if !self.kept.has(chunk) {
+            self.kept.keep(self.device, stream, chunk, buffers)?;
         }
-        let addresses = self.addresses(chunk, buffers);
+        let addresses = self.kept.addresses(chunk, &self.plan.spec(chunk).reads, buffers);
         let place = self.place(chunk, &addresses)?;
         self.enqueue(stream, &self.products(chunk, place).multiply())?;
         let window = self.enqueued.len();

@@ -9,15 +9,10 @@ use serde::Serialize;
 use super::cores::Operands;
 use super::file::MatrixFile;
 use super::matrix::Matrix;
-use super::multiply::{check_result, commit, result_type};
 use super::pass::{Manner, Passes};
-use super::vectors::{Shape, VectorFile, Vectors, Written};
 use crate::files::check_outputs;
+use crate::vectors::{Shape, VectorFile, Vectors, Written, check_result, commit, result_type};
 use crate::{NumberType, OocError, Options, Report, Result, Room};
-
-/// The reason for the CPU if the matrix is too large for the GPU.
-const CPU_IS_FASTER: &str = "less than half of the matrix fits the device's memory: the rest would cross the link \
-                             each time, which is slower than memory";
 
 /// The iteration to run.
 #[derive(Debug, Clone)]
@@ -86,7 +81,7 @@ pub fn iterate(job: &IterateJob, options: &Options) -> Result<IterateReport> {
     check_outputs(&outputs, &inputs)?;
     let files = &*options.files;
     let matrix = Matrix::open(files, &job.matrix)?;
-    let room = room_for(&matrix, options)?;
+    let room = Room::for_repeated(options, matrix.bytes())?;
     if matrix.rows != matrix.columns || matrix.rows == 0 {
         let (rows, columns) = matrix.shape();
         let what = format!("{rows} rows and {columns} columns have no eigenvalue");
@@ -158,18 +153,6 @@ pub fn iterate(job: &IterateJob, options: &Options) -> Result<IterateReport> {
     let (rows, number) = (matrix.rows as u64, matrix.number);
     let chunk_bytes = passes.plan.chunk_bytes() as u64;
     Ok(IterateReport { rows, number, chunk_bytes, iterations, has_converged, report })
-}
-
-/// The GPU, unless specified otherwise, if it has room for at least half of the matrix.
-fn room_for(matrix: &Matrix, options: &Options) -> Result<Room> {
-    let room = Room::new(options, None)?;
-    let fits = |device: &crate::DeviceRoom| device.free_bytes() >= matrix.bytes() / 2;
-    match (options.processor, &room.device) {
-        (crate::Processor::Auto, Some(device)) if !fits(device) => {
-            Room::new(options, Some(CPU_IS_FASTER))
-        }
-        _ => Ok(room),
-    }
 }
 
 /// Bytes that moved, and bytes that did not.

@@ -37,7 +37,6 @@ mod pass;
 mod plan;
 mod sums;
 mod turns;
-mod vectors;
 
 use std::path::PathBuf;
 
@@ -47,8 +46,8 @@ use serde::Serialize;
 pub use file::{MatrixFile, RawMatrix};
 pub use iterate::{IterateJob, IterateReport, Iteration, iterate};
 pub use multiply::multiply;
-pub use vectors::{RawVectors, VectorFile};
 
+pub use crate::vectors::{RawVectors, VectorFile};
 use crate::{NumberType, Report};
 
 /// The source of the kernels for values of a type, for tests that compile all kernels.

@@ -7,10 +7,10 @@ use super::cores::Operands;
 use super::matrix::Matrix;
 use super::pass::{Manner, Passes};
 use super::sums::Results;
-use super::vectors::{Shape, Vectors, Written};
 use super::{MatvecJob, MatvecReport, Product};
 use crate::files::check_outputs;
-use crate::{NumberType, OocError, Options, Result, Room};
+use crate::vectors::{Shape, Vectors, Written, check_result, commit, result_type};
+use crate::{OocError, Options, Result, Room};
 
 /// The reason for the CPU unless specified otherwise.
 const CPU_IS_FASTER: &str = "each byte of the matrix is used once, and the cores read at the speed of memory, \
@@ -78,28 +78,4 @@ pub fn multiply(job: &MatvecJob, options: &Options) -> Result<MatvecReport> {
     let chunk_bytes = passes.plan.chunk_bytes() as u64;
     let (rows, columns, number) = (rows as u64, columns as u64, matrix.number);
     Ok(MatvecReport { rows, columns, number, chunk_bytes, report })
-}
-
-pub(super) fn check_result(result: Option<NumberType>) -> Result<()> {
-    match result {
-        None | Some(NumberType::F32 | NumberType::F64) => Ok(()),
-        Some(other) => {
-            Err(OocError::usage(format!("a result of {other}"), "results are of f32 or f64"))
-        }
-    }
-}
-
-/// The wider one.
-pub(super) fn result_type(matrix: NumberType, vector: NumberType) -> NumberType {
-    let wide = [matrix, vector].contains(&NumberType::F64);
-    if wide { NumberType::F64 } else { NumberType::F32 }
-}
-
-/// Puts all results in place; returns their bytes.
-pub(super) fn commit<'a>(
-    results: impl Iterator<Item = &'a Written> + Clone,
-    sync: bool,
-) -> Result<u64> {
-    results.clone().try_for_each(|result| result.sink.commit(sync))?;
-    Ok(results.map(|result| result.sink.size_bytes()).sum())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headrace_flow::{HostCache, HostMemory, MappingPool, Race, RaceOptions, RaceReport};
+use headrace_flow::{HostMemory, Race, RaceOptions, RaceReport};
 
 use super::cores::{Multiplier, Operands};
 use super::device::OnDevice;
@@ -59,15 +59,7 @@ impl<'a> Passes<'a> {
         let slots = options.slots.unwrap_or(slots).max(1);
         let chunk_bytes = chunk_bytes(matrix, options, room, keeps_on_device);
         let plan = Plan::new(matrix, chunk_bytes, &room.memory)?;
-        let mut race_options =
-            RaceOptions { slots, memory: Some(room.memory.clone()), ..options.race() };
-        if manner.repeats {
-            race_options.mappings = Some(MappingPool::new(1));
-        }
-        if manner.repeats && !keeps_on_device {
-            let limit_bytes = room.memory.limit_bytes();
-            race_options.cache = Some(HostCache::within(&room.memory, limit_bytes));
-        }
+        let race_options = room.race(options, slots, manner.repeats.then_some(1));
         let open = |device| {
             let Manner { memory, repeats } = manner;
             OnDevice::new(device, room, matrix, &plan, slots, memory, repeats)

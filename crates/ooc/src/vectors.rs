@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headrace_io::write::WriteAt;
-use headrace_io::{MemoryBudget, MemoryUse, ReadAt, Reservation};
+use headrace_io::{MemoryBudget, MemoryUse, ReadAt, Reservation, huge};
 
 use crate::files::write_all;
 use crate::npy::{self, Npy};
@@ -34,7 +34,7 @@ pub struct RawVectors {
     pub vectors: u64,
 }
 
-/// Vectors in memory, consecutively.
+/// Vectors in memory, consecutively, in huge pages: a sparse product takes factors from anywhere.
 #[derive(Debug)]
 pub(crate) struct Vectors {
     pub values: Vec<f64>,
@@ -99,7 +99,9 @@ impl Vectors {
         length: usize,
     ) -> Result<Vectors> {
         let memory = memory.reserve(MemoryUse::Pipelines, length as u64 * 8)?;
-        let (values, count, is_flat) = (values.take(length).collect(), 1, true);
+        let mut all = huge::reserved(length);
+        all.extend(values.take(length));
+        let (values, count, is_flat) = (all, 1, true);
         let (number, file_bytes) = (NumberType::F32, 0);
         Ok(Vectors { values, length, count, is_flat, number, file_bytes, _memory: memory })
     }
@@ -147,7 +149,7 @@ impl Layout {
     /// The values, vector by vector.
     fn read(&self, file: &dyn ReadAt, length: usize, count: usize) -> Result<Vec<f64>> {
         let (width, values) = (self.number.bytes(), length * count);
-        let mut all = vec![0.0; values];
+        let mut all = huge::zeroed(values);
         let mut block = vec![0; BLOCK_BYTES];
         let mut done = 0;
         while done < values {
@@ -227,4 +229,28 @@ impl Written {
         }
         Ok(())
     }
+}
+
+pub(crate) fn check_result(result: Option<NumberType>) -> Result<()> {
+    match result {
+        None | Some(NumberType::F32 | NumberType::F64) => Ok(()),
+        Some(other) => {
+            Err(OocError::usage(format!("a result of {other}"), "results are of f32 or f64"))
+        }
+    }
+}
+
+/// The wider one.
+pub(crate) fn result_type(matrix: NumberType, vector: NumberType) -> NumberType {
+    let wide = [matrix, vector].contains(&NumberType::F64);
+    if wide { NumberType::F64 } else { NumberType::F32 }
+}
+
+/// Puts all results in place; returns their bytes.
+pub(crate) fn commit<'a>(
+    results: impl Iterator<Item = &'a Written> + Clone,
+    sync: bool,
+) -> Result<u64> {
+    results.clone().try_for_each(|result| result.sink.commit(sync))?;
+    Ok(results.map(|result| result.sink.size_bytes()).sum())
 }
