@@ -8,7 +8,7 @@ use headrace_flow::CancelToken;
 use headrace_io::decimal_bytes;
 use headrace_service::client::{self, Connection, Failure, HELLO_PATIENCE};
 use headrace_service::options::{Limits, Options};
-use headrace_service::protocol::Status;
+use headrace_service::protocol::{KeptTable, Status};
 use headrace_service::{LOG_NAME, place, server};
 
 use crate::error::{CliError, Result};
@@ -155,6 +155,20 @@ fn rendered(status: &Status) -> String {
     for device in &devices.devices {
         let memory = decimal_bytes(u64::try_from(device.memory_bytes).unwrap_or(0));
         text += &format!("GPU {}: {}, {memory}\n", device.ordinal, device.name);
+    }
+    for table in &status.kept {
+        let KeptTable { name, columns, others, rows, bytes, readers, stale } = table;
+        text += &format!(
+            "table {name}: {rows} rows, {} of {} columns, {}, mapped by {readers}\n",
+            columns.len(),
+            columns.len() + others.len(),
+            decimal_bytes(*bytes)
+        );
+        if !others.is_empty() {
+            text +=
+                &format!("  not kept: {} (texts, or packed in their files)\n", others.join(", "));
+        }
+        text += &stale.iter().map(|why| format!("  stale: {why}\n")).collect::<String>();
     }
     text + &devices.why_none.iter().map(|why| format!("no GPU: {why}\n")).collect::<String>()
 }

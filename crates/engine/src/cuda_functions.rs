@@ -22,7 +22,8 @@ use headrace_ir::{CudaFunction, DataType as IrType};
 use headrace_runner::check_function;
 
 use crate::catalog::with_opened;
-use crate::error::blocking;
+use crate::error::{Told, blocking};
+use crate::failure::Class;
 use crate::functions::cuda::{CudaCall, Twin, schema_of};
 use crate::session::Session;
 use crate::sql::Parsed;
@@ -219,7 +220,11 @@ fn fixed_bytes(written: &SqlType) -> Result<Option<i32>> {
 
 /// Compiles a function, where there is a compiler.
 async fn compiled(function: &CudaFunction) -> Result<()> {
-    let function = function.clone();
+    let (function, name) = (function.clone(), function.name.clone());
     let checked = blocking(move || Ok(check_function(&function))).await?;
-    checked.map_err(|why| plan_datafusion_err!("{why}"))
+    let lines = "lines are counted from where the body begins, behind $$";
+    checked.map_err(|why| {
+        let cause = format!("{name}() does not compile as CUDA C++:\n{why}");
+        Told::error(Class::Statement, cause, Some(lines))
+    })
 }

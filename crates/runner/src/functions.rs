@@ -15,6 +15,7 @@ use crate::runner::Runner;
 pub fn check_function(function: &CudaFunction) -> Result<(), WhyNot> {
     match headrace_cuda::check_function(function) {
         Ok(()) | Err(GpuError::NvrtcNotPresent { .. }) => Ok(()),
+        Err(GpuError::Compile { log, .. }) => Err(WhyNot::new(log)),
         Err(error) => Err(WhyNot::new(error.to_string())),
     }
 }

@@ -115,3 +115,34 @@ pub fn begin_anew(why: &str) -> ! {
     say(&format!("cannot begin anew: {cause}"));
     std::process::abort()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(is_over: bool, limit: Duration, token: &CancelToken) -> Option<String> {
+        why_it_goes_on_too_long(&Mutex::new(is_over), &Condvar::new(), limit, token)
+    }
+
+    #[test]
+    fn a_run_has_its_time_and_less_when_nobody_wants_it() {
+        let (token, cancelled) = (CancelToken::new(), CancelToken::new());
+        cancelled.cancel();
+        assert_eq!(why(true, Duration::ZERO, &cancelled), None);
+        let late = why(false, Duration::from_millis(50), &token);
+        assert!(late.is_some_and(|why| why.contains("within 0.05 s")));
+        let began = Instant::now();
+        let unwanted = why(false, Duration::from_secs(60), &cancelled);
+        assert!(unwanted.is_some_and(|why| why.contains("cancelled")));
+        assert!(began.elapsed() >= CANCEL_PATIENCE);
+    }
+
+    #[test]
+    fn what_ends_is_left_alone() {
+        let (token, outbox) = (CancelToken::new(), Outbox::default());
+        assert_eq!(watched("f()", Duration::from_secs(60), &token, &outbox, || 7), 7);
+        let panics =
+            || watched("f()", Duration::from_secs(60), &token, &outbox, || panic!("as planned"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+    }
+}

@@ -131,6 +131,8 @@ impl<M: Serialize> Outbox<M> {
     pub fn write_to(&self, writer: impl Write) -> Result<(), ProtocolError> {
         let mut writer = BufWriter::with_capacity(WRITE_BYTES, writer);
         let written = self.write_all(&mut writer);
+        self.state().is_writing = false;
+        self.changed.notify_all();
         if written.is_err() {
             self.abandon();
         }

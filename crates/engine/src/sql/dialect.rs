@@ -3,6 +3,7 @@
 //! ```text
 //! 2 ^ 10                       a power, which binds tighter than *
 //! 5 # 3                        bits of which one number has a one
+//! 'a' || 7 % 5                 'a' || (7 % 5)
 //! x BETWEEN SYMMETRIC a AND b  x BETWEEN a AND b OR x BETWEEN b AND a
 //! [x + 1 FOR x IN l IF x > 2]  list_transform(list_filter(l, x -> x > 2), x -> x + 1)
 //! lambda x, y: x + y           (x, y) -> x + y
@@ -73,7 +74,8 @@ impl Dialect for HeadraceDialect {
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
         match parser.peek_token_ref().token {
             Token::Caret => Some(Ok(POWER_PRECEDENCE)),
-            Token::Sharp => Some(Ok(self.prec_value(Precedence::Pipe))),
+            // PostgreSQL's operators of its own bind less tightly than arithmetic, and so does `||`.
+            Token::Sharp | Token::StringConcat => Some(Ok(self.prec_value(Precedence::Pipe))),
             _ => None,
         }
     }

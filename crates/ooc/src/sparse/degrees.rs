@@ -44,6 +44,13 @@ impl Degrees {
         Ok(passes.run(passes.all(), &faults, counter)?.1)
     }
 
+    /// All of them, so many at a time.
+    pub fn blocks(&self, columns: usize) -> impl Iterator<Item = Vec<u64>> {
+        let numbers =
+            |block: &[AtomicU64]| block.iter().map(|n| n.load(Ordering::Relaxed)).collect();
+        self.counts.chunks(columns).map(numbers)
+    }
+
     #[inline(always)]
     pub fn of(&self, column: usize) -> u64 {
         self.counts[column].load(Ordering::Relaxed)

@@ -1,24 +1,27 @@
 //! Products on a GPU: x, y and heads lie in its memory, and of repeated passes as many chunks as fit.
 
+use std::sync::Arc;
+
 use headrace_flow::{BoxError, CudaSlots, DeviceProgram, DeviceSlice, Race, RaceReport, SlotChunk};
 use headrace_gpu::{DeviceBuffer, Function, Grid, LaunchArgs, Source, Stream, launch};
 use headrace_io::{MemoryUse, Reservation};
 
 use super::chunk::Fault;
 use super::csr::Csr;
+use super::device_ranks::Ranked;
 use super::faults::Faults;
 use super::launches::{BLOCK, Call, KERNELS, Memory, source};
 use super::plan::{Piece, Plan, TILE, reads};
 use super::sums::Sums;
 use crate::kept::Kept;
 use crate::vectors::Vectors;
-use crate::{DeviceRoom, Result, Room};
+use crate::{DeviceRoom, OocError, Result, Room};
 
 /// The calls of the race.
 type Outcome<T> = std::result::Result<T, BoxError>;
 
-/// Bytes that are set or brought back at once.
-const BLOCK_BYTES: usize = 8 << 20;
+/// Bytes that are brought back at once.
+pub(super) const BLOCK_BYTES: usize = 8 << 20;
 
 /// A GPU that multiplies a matrix, perhaps repeatedly.
 pub(crate) struct OnDevice {
@@ -28,7 +31,34 @@ pub(crate) struct OnDevice {
     /// In the order of [`KERNELS`].
     kernels: Vec<Function>,
     kept: Kept,
+    lying: Option<Arc<Lying>>,
+    /// Where ranks are made of the products.
+    pub(super) ranked: Option<Ranked>,
     _memory: Reservation,
+}
+
+/// The vectors of products, and what belongs to a pass.
+pub(super) struct Lying {
+    x: DeviceBuffer,
+    y: DeviceBuffer,
+    head_rows: DeviceBuffer,
+    heads: DeviceBuffer,
+    wrong: DeviceBuffer,
+    vectors: usize,
+    tiles: usize,
+}
+
+impl Lying {
+    pub(super) fn memory(&self) -> Memory {
+        Memory {
+            x: self.x.ptr(),
+            y: self.y.ptr(),
+            vectors: self.vectors,
+            head_rows: self.head_rows.ptr(),
+            heads: self.heads.ptr(),
+            faults: self.wrong.ptr(),
+        }
+    }
 }
 
 impl OnDevice {
@@ -54,6 +84,8 @@ impl OnDevice {
             slots: CudaSlots::new(&device.pool, slots, plan.slot_bytes())?,
             device: device.clone(),
             kept: Kept::new(if keeps { plan.chunks() } else { 0 }),
+            lying: None,
+            ranked: None,
             _memory: reserved,
         })
     }
@@ -65,41 +97,85 @@ impl OnDevice {
     pub fn multiply(
         &mut self,
         race: &Race<Piece>,
-        (csr, plan): (&Csr, &Plan),
+        matrix: (&Csr, &Plan),
         x: &Vectors,
         sums: &mut Sums,
         faults: &Faults,
     ) -> Result<RaceReport> {
-        let (pool, tiles) = (&self.device.pool, csr.entries.div_ceil(TILE));
-        let room = |values: usize| pool.alloc((values * 8).max(1));
-        let (on_device, y) = (room(x.values.len())?, room(csr.rows * x.count)?);
-        let (head_rows, heads, wrong) = (room(tiles)?, room(tiles * x.count)?, room(2)?);
-        let stream = self.slots.compute_stream();
-        stream.upload(&on_device, 0, bytemuck::cast_slice(&x.values))?;
-        set(stream, &y, csr.rows * x.count * 8, 0)?;
-        set(stream, &head_rows, tiles * 8, 0xff)?;
-        set(stream, &wrong, 16, 0xff)?;
-        let memory = Memory {
-            x: on_device.ptr(),
-            y: y.ptr(),
-            vectors: x.count,
-            head_rows: head_rows.ptr(),
-            heads: heads.ptr(),
-            faults: wrong.ptr(),
+        let lying = self.put(matrix.0, x)?;
+        let report = self.pass(&lying, race, matrix, faults)?;
+        bring_back(self.slots.compute_stream(), &lying.y, sums)?;
+        Ok(report)
+    }
+
+    /// Puts the vectors of a product into the device's memory, and zeros for y.
+    pub(super) fn put(&mut self, csr: &Csr, x: &Vectors) -> Result<Arc<Lying>> {
+        let (tiles, vectors) = (csr.entries.div_ceil(TILE), x.count);
+        let lying = match &self.lying {
+            Some(lying) if lying.vectors == vectors => Arc::clone(lying),
+            _ => {
+                self.lying = None;
+                let lying = Lying {
+                    x: self.room(x.values.len())?,
+                    y: self.room(csr.rows * vectors)?,
+                    head_rows: self.room(tiles)?,
+                    heads: self.room(tiles * vectors)?,
+                    wrong: self.room(2)?,
+                    vectors,
+                    tiles,
+                };
+                Arc::clone(self.lying.insert(Arc::new(lying)))
+            }
         };
+        let stream = self.slots.compute_stream();
+        stream.upload(&lying.x, 0, bytemuck::cast_slice(&x.values))?;
+        // SAFETY: the buffer stays with this device, which waits for its streams before it goes; nothing else is queued that
+        // touches it.
+        unsafe { stream.fill_async(&lying.y, 0, csr.rows * vectors * 8, 0)? };
+        Ok(lying)
+    }
+
+    /// Room for values of eight bytes.
+    pub(super) fn room(&self, values: usize) -> Result<DeviceBuffer> {
+        Ok(self.device.pool.alloc((values * 8).max(1))?)
+    }
+
+    /// The stream that everything is ordered by.
+    pub(super) fn stream(&self) -> &Stream {
+        self.slots.compute_stream()
+    }
+
+    /// Queues calls behind what was queued.
+    pub(super) fn enqueue(&self, calls: &[Call]) -> Result<()> {
+        enqueue(&self.kernels, self.slots.compute_stream(), calls)
+    }
+
+    /// One pass over the matrix with what [`put`](Self::put) has put there; y lies in the device's memory then, unless
+    /// something is wrong.
+    pub(super) fn pass(
+        &mut self,
+        lying: &Lying,
+        race: &Race<Piece>,
+        (csr, plan): (&Csr, &Plan),
+        faults: &Faults,
+    ) -> Result<RaceReport> {
+        let (memory, stream) = (lying.memory(), self.slots.compute_stream());
+        // SAFETY: as in `put`.
+        unsafe {
+            stream.fill_async(&lying.head_rows, 0, lying.tiles * 8, 0xff)?;
+            stream.fill_async(&lying.wrong, 0, 16, 0xff)?;
+        }
         self.kept.use_free(&self.device);
         let (kernels, kept, device) = (&self.kernels[..], &mut self.kept, &self.device);
         let program = Program { kernels, csr, plan, memory, kept, device };
         let report = race.run_device(&mut self.slots.lane(program))?;
         let stream = self.slots.compute_stream();
         let mut found = [0u64; 2];
-        stream.download(&wrong, 0, bytemuck::cast_slice_mut(&mut found))?;
-        if let Some(fault) = fault(csr, found)? {
-            faults.note(fault);
-            return Ok(report);
+        stream.download(&lying.wrong, 0, bytemuck::cast_slice_mut(&mut found))?;
+        match fault(csr, found)? {
+            Some(fault) => drop(faults.note(fault)),
+            None => self.enqueue(&[memory.add_heads(csr)])?,
         }
-        enqueue(&self.kernels, stream, &[memory.add_heads(csr)])?;
-        bring_back(stream, &y, sums)?;
         Ok(report)
     }
 }
@@ -116,15 +192,6 @@ fn fault(csr: &Csr, [row, entry]: [u64; 2]) -> Result<Option<Fault>> {
     Ok(Some(Fault::Index { entry, column }))
 }
 
-/// Fills the start of a buffer with a byte.
-fn set(stream: &Stream, buffer: &DeviceBuffer, bytes: usize, byte: u8) -> Result<()> {
-    let block = vec![byte; bytes.min(BLOCK_BYTES)];
-    for offset in (0..bytes).step_by(BLOCK_BYTES) {
-        stream.upload(buffer, offset, &block[..BLOCK_BYTES.min(bytes - offset)])?;
-    }
-    Ok(())
-}
-
 /// y, after all kernels of the stream.
 fn bring_back(stream: &Stream, y: &DeviceBuffer, sums: &mut Sums) -> Result<()> {
     let mut block = vec![0.0; BLOCK_BYTES / 8];
@@ -139,7 +206,7 @@ fn bring_back(stream: &Stream, y: &DeviceBuffer, sums: &mut Sums) -> Result<()> 
 fn enqueue(kernels: &[Function], stream: &Stream, calls: &[Call]) -> Result<()> {
     for Call { kernel, blocks, args } in calls.iter().filter(|call| call.blocks > 0) {
         let blocks = u32::try_from(*blocks).map_err(|_| {
-            crate::OocError::usage("a chunk of more blocks than a launch has", "smaller chunks")
+            OocError::usage("a chunk of more blocks than a launch has", "smaller chunks")
         })?;
         let grid = Grid { blocks, threads: BLOCK, shared_bytes: 0 };
         let mut list = LaunchArgs::new();

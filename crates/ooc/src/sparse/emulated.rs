@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::csr::{Csr, CsrFile};
 use super::faults::Faults;
-use super::launches::{BLOCK, Call, KERNELS, Memory, source};
+use super::launches::{BLOCK, Call, KERNELS, Memory, RANKED, RankMemory, source};
 use super::plan::{Plan, TILE, reads};
 use super::product::Multiplier;
 use super::sums::Sums;
@@ -193,4 +193,55 @@ fn emulated_kernels_multiply_sparse_f32() {
 #[test]
 fn emulated_kernels_multiply_sparse_ones() {
     check((NumberType::U64, NumberType::I32, None));
+}
+
+#[test]
+fn emulated_kernels_make_the_ranks_of_the_cores() {
+    let mut random = Random(5);
+    let mut fraction = || (random.draw() >> 12) as f64 / 2f64.powi(52);
+    let (vertices, constants) = (RANKED + 4321, (0.25, 0.85));
+    let mut numbers = || (0..vertices).map(|_| fraction()).collect::<Vec<f64>>();
+    let (y, ranks, shares) = (numbers(), numbers(), numbers());
+    let degrees: Vec<u64> = (0..vertices as u64).map(|vertex| vertex * 7 % 5).collect();
+    let types = (NumberType::I64, NumberType::I32, None);
+    let mut device = Emulated::new(&[(source(types.0, types.1, types.2), &KERNELS)]);
+    let memory = Memory {
+        x: device.upload(bytemuck::cast_slice(&shares)),
+        y: device.upload(bytemuck::cast_slice(&y)),
+        vectors: 1,
+        head_rows: 0,
+        heads: 0,
+        faults: 0,
+    };
+    let lie = RankMemory {
+        ranks: device.upload(bytemuck::cast_slice(&ranks)),
+        degrees: device.upload(bytemuck::cast_slice(&degrees)),
+        sums: device.alloc(2 * 2 * 8),
+    };
+    run(&mut device, vec![lie.rank(&memory, vertices, constants)]);
+    let mut read = |address: u64, values: usize| -> Vec<f64> {
+        bytemuck::pod_collect_to_vec(&device.read(address, values * 8))
+    };
+    let new: Vec<f64> = y.iter().map(|sum| constants.0 + constants.1 * sum).collect();
+    assert_eq!(read(lie.ranks, vertices), new);
+    assert!(read(memory.y, vertices).iter().all(|sum| *sum == 0.0));
+    let wanted = (0..vertices).map(|v| match degrees[v] {
+        0 => shares[v],
+        degree => new[v] / degree as f64,
+    });
+    assert_eq!(read(memory.x, vertices), wanted.collect::<Vec<_>>());
+    for (block, found) in read(lie.sums, 4).chunks(2).enumerate() {
+        let of_block = block * RANKED..((block + 1) * RANKED).min(vertices);
+        let summed = |value: &dyn Fn(usize) -> f64| {
+            let mut lanes = vec![0.0; BLOCK as usize];
+            of_block.clone().for_each(|v| lanes[v % BLOCK as usize] += value(v));
+            while lanes.len() > 1 {
+                let half = lanes.len() / 2;
+                lanes = (0..half).map(|lane| lanes[lane] + lanes[lane + half]).collect();
+            }
+            lanes[0]
+        };
+        assert_eq!(found[0], summed(&|v| (new[v] - ranks[v]).abs()), "block {block}");
+        assert_eq!(found[1], summed(&|v| if degrees[v] == 0 { new[v] } else { 0.0 }));
+    }
 }

@@ -18,6 +18,11 @@ impl Faults {
         "the matrix is damaged".into()
     }
 
+    /// Whether one was found.
+    pub fn are_any(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
     /// The cause of a failed race: the fault, if one was seen.
     pub fn explain(&self, error: OocError, csr: &Csr) -> OocError {
         match error {

@@ -8,7 +8,10 @@ use crate::NumberType;
 pub(super) const BLOCK: u32 = 128;
 
 /// Names of the kernels.
-pub(super) const KERNELS: [&str; 3] = ["check", "multiply", "add_heads"];
+pub(super) const KERNELS: [&str; 4] = ["check", "multiply", "add_heads", "rank"];
+
+/// Vertices whose ranks a block makes.
+pub(super) const RANKED: usize = 1 << 14;
 
 /// The source of the kernels for arrays of these types; values may be absent.
 pub(crate) fn source(indptr: NumberType, indices: NumberType, data: Option<NumberType>) -> String {
@@ -28,7 +31,7 @@ pub(super) struct Call {
     /// Which of [`KERNELS`].
     pub kernel: usize,
     pub blocks: usize,
-    /// The members of `Params`, in order.
+    /// The members of `Params`, or of `RankParams`, in order.
     pub args: [u64; 16],
 }
 
@@ -43,6 +46,28 @@ pub(super) struct Memory {
     pub heads: u64,
     /// Two numbers, of which no bit is unset until something is wrong.
     pub faults: u64,
+}
+
+/// What the ranks of a graph's vertices are made of: addresses.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RankMemory {
+    pub ranks: u64,
+    pub degrees: u64,
+    /// Two numbers for each block.
+    pub sums: u64,
+}
+
+impl RankMemory {
+    /// New ranks of as many vertices, from the product in `memory`, whose vector they then are.
+    pub fn rank(&self, memory: &Memory, vertices: usize, (base, damping): (f64, f64)) -> Call {
+        let (base, damping) = (base.to_bits(), damping.to_bits());
+        let RankMemory { ranks, degrees, sums } = *self;
+        let mut args = [0; 16];
+        args[..8].copy_from_slice(&[
+            memory.y, ranks, memory.x, degrees, vertices as u64, base, damping, sums,
+        ]);
+        Call { kernel: 3, blocks: vertices.div_ceil(RANKED), args }
+    }
 }
 
 impl Memory {

@@ -47,6 +47,7 @@
 //! | `sums` | y and the heads |
 //! | `product` | terms and sums on the cores |
 //! | `device`, `launches` | the same on a GPU |
+//! | `device_ranks` | ranks that stay there from product to product |
 //! | `pass` | races over a matrix |
 //! | `degrees`, `search` | entries of each column; the next level |
 //! | `multiply`, `ranks`, `levels` | the operators: [`multiply`], [`ranks`], [`levels`] |
@@ -59,6 +60,7 @@ mod chunk;
 mod csr;
 mod degrees;
 mod device;
+mod device_ranks;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod emulated;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use headrace_flow::{HostConsumer, Race, RaceOptions, RaceReport};
 
 use super::csr::Csr;
+use super::degrees::Degrees;
 use super::device::OnDevice;
 use super::faults::Faults;
 use super::plan::{Feed, Piece, Plan};
@@ -104,6 +105,44 @@ impl<'a> Passes<'a> {
             Some(error) => Err(error),
             None => Ok(report),
         }
+    }
+
+    /// Has ranks, their shares and degrees lie on the device; whether there is one.
+    ///
+    /// # Errors
+    /// Of the device and its memory.
+    pub fn begin_ranks(
+        &mut self,
+        ranks: &[f64],
+        shares: &Vectors,
+        degrees: &Degrees,
+    ) -> Result<bool> {
+        match &mut self.device {
+            Some(device) => device.begin_ranks(&self.csr, ranks, shares, degrees).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// A product and new ranks on the device where they lie: what the ranks of each block have changed, and what dangles.
+    ///
+    /// # Errors
+    /// As [`multiply`](Self::multiply).
+    pub fn iterate_ranks(&mut self, constants: (f64, f64)) -> Result<(RaceReport, Vec<[f64; 2]>)> {
+        let (faults, race) = (Faults::default(), self.race(self.all()));
+        let Some(device) = &mut self.device else { return Ok(Default::default()) };
+        let made = device.iterate_ranks(&race, (&self.csr, &self.plan), constants, &faults)?;
+        match faults.found(&self.csr) {
+            Some(error) => Err(error),
+            None => Ok(made),
+        }
+    }
+
+    /// Brings the ranks back that lie on the device.
+    ///
+    /// # Errors
+    /// Of the device.
+    pub fn end_ranks(&mut self, ranks: &mut [f64]) -> Result<()> {
+        self.device.as_mut().map_or(Ok(()), |device| device.end_ranks(ranks))
     }
 
     fn race(&self, chunks: Vec<usize>) -> Race<Piece> {

@@ -4,8 +4,8 @@
 //! damping, `out[u]` counts the edges that leave `u`, repeated ones included, and the ranks of vertices that no edge
 //! leaves dangle. One product with the entries of the matrix an iteration; its values are not looked at.
 //!
-//! Memory: 32 bytes a vertex. Sums over all vertices are of blocks, then of the blocks in order: the same bits for any
-//! number of threads.
+//! Memory: 32 bytes a vertex, and as much of a GPU. Sums over all vertices are of lanes of blocks, then of the lanes in pairs, then of the
+//! blocks in order: the same bits for any number of threads, and on a GPU.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,10 @@ use crate::vectors::{Shape, Vectors, Written, check_result, commit};
 use crate::{NumberType, OocError, Options, Report, Result, Room};
 
 /// Vertices of a block.
-const BLOCK: usize = 1 << 14;
+const BLOCK: usize = super::launches::RANKED;
+
+/// Sums of a block, as many as a kernel has threads for it: vertex `v` goes into sum `v % LANES`.
+const LANES: usize = super::launches::BLOCK as usize;
 
 /// The ranks to compute.
 #[derive(Debug, Clone)]
@@ -96,6 +99,7 @@ pub fn ranks(job: &RanksJob, options: &Options) -> Result<RanksReport> {
     let plan_ns = start.elapsed().as_nanos() as u64;
     let mut races = vec![("count", state.degrees.count(&passes)?)];
     state.share(room.threads);
+    state.lie(&mut passes)?;
     let mut iterations: Vec<RanksIteration> = Vec::new();
     let mut has_converged = false;
     while iterations.len() < job.iterations.max(1) && !has_converged {
@@ -106,6 +110,7 @@ pub fn ranks(job: &RanksJob, options: &Options) -> Result<RanksReport> {
         races.truncate(2);
         races.push((name, race));
     }
+    passes.end_ranks(&mut state.ranks)?;
     sink.write(&state.ranks)?;
     let output_bytes = commit(std::iter::once(&sink), options.sync)?;
     let mut report = room.report(races);
@@ -142,6 +147,8 @@ struct State {
     degrees: Degrees,
     /// The sum of the ranks that dangle.
     dangling: f64,
+    /// Whether the ranks lie on a device.
+    is_on_device: bool,
     _memory: Reservation,
 }
 
@@ -150,6 +157,24 @@ struct State {
 struct BlockSums {
     change: f64,
     dangling: f64,
+}
+
+impl BlockSums {
+    fn plus(self, other: Self) -> Self {
+        Self { change: self.change + other.change, dangling: self.dangling + other.dangling }
+    }
+
+    /// The lanes in pairs: those of the second half to those of the first, again and again.
+    fn of_lanes(mut lanes: [Self; LANES]) -> Self {
+        let mut half = LANES / 2;
+        while half > 0 {
+            for lane in 0..half {
+                lanes[lane] = lanes[lane].plus(lanes[lane + half]);
+            }
+            half /= 2;
+        }
+        lanes[0]
+    }
 }
 
 impl State {
@@ -161,12 +186,27 @@ impl State {
         let reserved = memory.reserve(MemoryUse::Pipelines, vertices as u64 * 8)?;
         let ranks = huge::filled(1.0 / vertices as f64, vertices, room.threads);
         let shares = Vectors::one(memory, std::iter::repeat(0.0), vertices)?;
-        Ok(State { damping, ranks, shares, sums, degrees, dangling: 0.0, _memory: reserved })
+        Ok(State {
+            damping,
+            ranks,
+            shares,
+            sums,
+            degrees,
+            dangling: 0.0,
+            is_on_device: false,
+            _memory: reserved,
+        })
     }
 
     /// The first shares, when degrees are known.
     fn share(&mut self, threads: usize) {
         self.update(threads, |_, rank| rank);
+    }
+
+    /// From now on the ranks are on the device, if there is one.
+    fn lie(&mut self, passes: &mut Passes<'_>) -> Result<()> {
+        self.is_on_device = passes.begin_ranks(&self.ranks, &self.shares, &self.degrees)?;
+        Ok(())
     }
 
     /// One product, and the ranks behind it.
@@ -176,11 +216,17 @@ impl State {
         threads: usize,
     ) -> Result<(RanksIteration, RaceReport)> {
         let start = Instant::now();
-        self.sums.clear(threads);
-        let race = passes.multiply(&self.shares, &mut self.sums)?;
         let (damping, dangling, vertices) = (self.damping, self.dangling, self.ranks.len() as f64);
         let base = (1.0 - damping) / vertices + damping * dangling / vertices;
-        let change = self.update(threads, |sum, _| base + damping * sum);
+        let (race, change) = if self.is_on_device {
+            let (race, sums) = passes.iterate_ranks((base, damping))?;
+            let sums = sums.into_iter().map(|[change, dangling]| BlockSums { change, dangling });
+            (race, self.add_up(sums))
+        } else {
+            self.sums.clear(threads);
+            let race = passes.multiply(&self.shares, &mut self.sums)?;
+            (race, self.update(threads, |sum, _| base + damping * sum))
+        };
         let wall_ns = start.elapsed().as_nanos() as u64;
         let (bytes, read_bytes) = (race.bytes_by_path.total(), race.read_bytes);
         Ok((RanksIteration { change, dangling, wall_ns, bytes, read_bytes }, race))
@@ -195,17 +241,25 @@ impl State {
             vectors.zip(&mut of_blocks).enumerate(),
             threads,
             |(block, ((ranks, shares), sums))| {
+                let mut lanes = [BlockSums::default(); LANES];
                 for (vertex, (old, share)) in (block * BLOCK..).zip(ranks.iter_mut().zip(shares)) {
-                    let new = rank(y.get(vertex), *old);
-                    sums.change += (new - std::mem::replace(old, new)).abs();
+                    let (new, lane) = (rank(y.get(vertex), *old), &mut lanes[vertex % LANES]);
+                    lane.change += (new - std::mem::replace(old, new)).abs();
                     match degrees.of(vertex) {
-                        0 => sums.dangling += new,
+                        0 => lane.dangling += new,
                         degree => *share = new / degree as f64,
                     }
                 }
+                *sums = BlockSums::of_lanes(lanes);
             },
         );
-        self.dangling = of_blocks.iter().map(|sums| sums.dangling).sum();
-        of_blocks.iter().map(|sums| sums.change).sum()
+        self.add_up(of_blocks.into_iter())
+    }
+
+    /// Keeps what dangles in all blocks; returns how much they have changed.
+    fn add_up(&mut self, blocks: impl Iterator<Item = BlockSums>) -> f64 {
+        let all = blocks.fold(BlockSums::default(), BlockSums::plus);
+        self.dangling = all.dangling;
+        all.change
     }
 }

@@ -176,8 +176,8 @@ impl Part {
         let interface = PyDict::new(py);
         interface.set_item("shape", shape)?;
         interface.set_item("typestr", typestr)?;
-        // Only read: the service and other processes see the same bytes.
-        interface.set_item("data", (self.0.memory.ptr(), true))?;
+        // It must only be read, but PyTorch refuses what says so.
+        interface.set_item("data", (self.0.memory.ptr(), false))?;
         interface.set_item("version", 3)?;
         Ok(interface)
     }

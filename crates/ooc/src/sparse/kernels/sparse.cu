@@ -151,3 +151,54 @@ extern "C" __global__ void __launch_bounds__(BLOCK) add_heads(const __grid_const
         *y = sum;
     }
 }
+
+// Vertices whose ranks a block makes.
+constexpr u64 RANKED = 1 << 14;
+
+struct RankParams {
+    // The product. Zeros afterwards, for the next.
+    double* y;
+    double* ranks;
+    // The share of a vertex's rank that each of its edges carries.
+    double* shares;
+    const u64* degrees;
+    u64 vertices;
+    double base, damping;
+    // For each block how much its ranks have changed, and how much dangles.
+    double* sums;
+    u64 unused[8];
+};
+
+// New ranks and shares from a product. Sums as on the cores: vertex v in sum v % BLOCK, then the sums in pairs.
+extern "C" __global__ void __launch_bounds__(BLOCK) rank(const __grid_constant__ RankParams p) {
+    __shared__ double changes[BLOCK], dangling[BLOCK];
+    const u64 begin = blockIdx.x * RANKED;
+    const u64 end = begin + RANKED < p.vertices ? begin + RANKED : p.vertices;
+    double change = 0, dangles = 0;
+    for (u64 vertex = begin + threadIdx.x; vertex < end; vertex += BLOCK) {
+        const double old = p.ranks[vertex];
+        const double now = p.base + __dmul_rn(p.damping, p.y[vertex]);
+        p.y[vertex] = 0;
+        p.ranks[vertex] = now;
+        const double step = now - old;
+        change += step < 0 ? -step : step;
+        const u64 degree = p.degrees[vertex];
+        if (degree == 0) {
+            dangles += now;
+        } else {
+            p.shares[vertex] = now / (double)degree;
+        }
+    }
+    changes[threadIdx.x] = change;
+    dangling[threadIdx.x] = dangles;
+    for (u32 half = BLOCK / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) {
+            changes[threadIdx.x] += changes[threadIdx.x + half];
+            dangling[threadIdx.x] += dangling[threadIdx.x + half];
+        }
+    }
+    if (threadIdx.x != 0) return;
+    p.sums[2 * (u64)blockIdx.x] = changes[0];
+    p.sums[2 * (u64)blockIdx.x + 1] = dangling[0];
+}
