@@ -70,6 +70,22 @@ impl Session {
         }
     }
 
+    /// Lets a table go that is dropped, if the service keeps it.
+    pub(crate) async fn release_dropped(&self, logical: &LogicalPlan) -> Result<()> {
+        let LogicalPlan::Ddl(DdlStatement::DropTable(drop)) = logical else { return Ok(()) };
+        let Ok(folder) = service_folder(&self.settings().gpu_service) else { return Ok(()) };
+        let name = drop.name.table().to_string();
+        let work = move || {
+            let token = CancelToken::new();
+            if let Ok(service) = Connection::open(&folder, HELLO_PATIENCE, &token) {
+                // It need not be one that is kept.
+                let _ = service.release(&name, &token);
+            }
+            Ok(())
+        };
+        blocking(work).await
+    }
+
     /// Keeps a table on a GPU, or no longer.
     ///
     /// # Errors

@@ -516,6 +516,7 @@ impl Session {
         if self.threads.are_apart() {
             tokio::task::yield_now().await;
         }
+        self.release_dropped(&logical).await?;
         let change = Change::of(&logical, state.config_options());
         let kept = self.keep_view(&logical, text, is_alone, &state).await?;
         let logical =

@@ -72,7 +72,7 @@ pub enum RunError {
     Thread(String),
     /// A function that a user wrote in CUDA faulted.
     #[error("a function in CUDA faulted: {0}")]
-    Function(GpuError),
+    Function(Box<GpuError>),
     /// It failed in the process that ran it for this one.
     #[error("{message}")]
     Elsewhere {

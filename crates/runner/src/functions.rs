@@ -62,7 +62,7 @@ impl Runner {
                 self.functions().lost.lock().get_or_insert(first.to_string());
                 match pipeline.cuda_functions().is_empty() {
                     true => RunError::Gpu(cause),
-                    false => RunError::Function(cause),
+                    false => RunError::Function(Box::new(cause)),
                 }
             }
             other => other,

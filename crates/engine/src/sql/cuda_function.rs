@@ -67,7 +67,9 @@ impl FunctionStatement {
             let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
             Self::Drop { name: name(&parser.parse_object_name(false)?)?, if_exists }
         } else {
-            parser.expect_keyword(Keyword::CREATE)?;
+            if !parser.parse_keyword(Keyword::CREATE) {
+                return Ok(None);
+            }
             let or_replace = parser.parse_keywords(&[Keyword::OR, Keyword::REPLACE]);
             if !parser.parse_keyword(Keyword::FUNCTION) {
                 return Ok(None);

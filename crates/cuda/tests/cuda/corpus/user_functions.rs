@@ -53,10 +53,12 @@ return either == 0 ? 1.0 : double(common) / double(either);";
 
 /// In the order of additions that `dot` has.
 const PRODUCT: &str = "double sums[8] = {};
-for (unsigned i = 0; i < a.size; ++i) sums[i % 8] += double(a[i]) * double(b[i]);
-for (unsigned half = 4; half > 0; half /= 2)
-    for (unsigned lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-return sums[0];";
+for (unsigned i = 0; i < a.size; i += 8) {
+#pragma unroll
+    for (unsigned lane = 0; lane < 8; ++lane)
+        if (i + lane < a.size) sums[lane] += double(a[i + lane]) * double(b[i + lane]);
+}
+return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));";
 
 fn product(of: &str) -> Expr {
     let twin = apply(Function::Dot, vec![reg(of), reg(of)]);
