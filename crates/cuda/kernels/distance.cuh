@@ -31,12 +31,12 @@ HR_DEVICE bool lies_in_quads(const Text& a, const Text& b)
     return ((reinterpret_cast<u64>(a.at) | reinterpret_cast<u64>(b.at) | a.bytes | b.bytes) & 15u) == 0;
 }
 
-// Calls `each(n, left, right)` for the quads of two values that lie in them and are as long, UNDER_WAY of them at a time. Four
-// are as many as eight floats of f64: their lanes are constants, so the sums stay in registers.
-template <u32 UNDER_WAY = 4, typename Each>
+// Calls `each(n, left, right)` for the quads of two values that lie in them and are as long.
+template <typename Each>
 HR_DEVICE void for_each_own_quad(const Text& a, const Text& b, const Each& each)
 {
-#pragma unroll UNDER_WAY
+// As many as eight floats of f64 are: their lanes are constants, so the sums stay in registers.
+#pragma unroll 4
     for (u32 n = 0; n < a.bytes / 16; ++n) {
         u32 left[4], right[4];
         load_quad(left, a.at + 16 * n);
@@ -135,20 +135,10 @@ HR_DEVICE i64 hamming_distance(const Text& a, const Text& b)
 HR_DEVICE f64 tanimoto(const Text& a, const Text& b)
 {
     u32 common = 0, either = 0;
-    const auto count = [&](u32 left, u32 right) {
+    for_each_word(a, b, [&](u32 left, u32 right) {
         common += __popc(left & right);
         either += __popc(left | right);
-    };
-    if (lies_in_quads(a, b)) {
-        // Two counts a word: a warp that loads its rows together waits for them. Rows of 1,024 bits that each thread has
-        // on their way as a whole come at 2.5 TB/s on an H200, together at 1.5.
-        for_each_own_quad<8>(a, b, [&](u32, const u32 (&left)[4], const u32 (&right)[4]) {
-#pragma unroll
-            for (u32 k = 0; k < 4; ++k) count(left[k], right[k]);
-        });
-    } else {
-        for_each_word(a, b, count);
-    }
+    });
     return either == 0 ? 1.0 : f64(common) / f64(either);
 }
 

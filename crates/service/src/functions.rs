@@ -13,6 +13,7 @@ use headrace_flow::CancelToken;
 use headrace_ir::Program;
 use headrace_runner::ErrorClass;
 
+use crate::SOCKET_NAME;
 use crate::outbox::{Body, Outbox};
 use crate::process::say;
 use crate::protocol::Reply;
@@ -95,8 +96,10 @@ fn why_it_goes_on_too_long(
     None
 }
 
-/// Tells a client that its run failed, and waits until that is on its way.
+/// Tells a client that its run failed, and waits until that is on its way. From now on nobody finds this process: who asks
+/// next is to wait for the new one.
 pub fn fail(message: String, outbox: &Outbox<Reply>) {
+    let _ = std::fs::remove_file(SOCKET_NAME);
     let failed = Reply::Failed { class: ErrorClass::Function, message, overflow: None };
     outbox.push(failed, Body::NONE);
     outbox.wait_until_written(WORD_PATIENCE);

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::record_batch::RecordBatch;
 use headrace_columns::ColumnError;
@@ -22,6 +23,10 @@ use headrace_service::protocol::{self, Files};
 
 /// With `auto`, a program that reads fewer bytes than this runs here: the cores are done before a few messages have gone to and fro.
 const SERVED_BYTES_MIN: u64 = 16 << 20;
+
+/// How long a service may take to begin anew, and how often it is looked for.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A service that was found, and the tables that it is to open.
 struct Found {
@@ -39,11 +44,7 @@ fn find(
     settings: &Settings,
     token: &CancelToken,
 ) -> Option<Result<Found, (WhyNot, bool)>> {
-    let folder: PathBuf = match (&settings.gpu_service, settings.processor) {
-        (GpuService::Off, _) | (_, Processor::Cpu | Processor::Off) => return None,
-        (GpuService::Auto, _) => user_folder(),
-        (GpuService::At(folder), _) => folder.clone(),
-    };
+    let folder = folder(settings)?;
     let needs_gpu = program.cuda_functions().any(|(_, has_twin)| !has_twin);
     let is_small = || bytes(program, tables) < SERVED_BYTES_MIN;
     if settings.processor == Processor::Auto && !needs_gpu && is_small() {
@@ -144,7 +145,33 @@ pub fn run(
             let gpus_are_taken = failure.class.is_some();
             Ok(Outcome::NotThere { why: WhyNot::new(failure.message), gpus_are_taken })
         }
-        Err(failure) => Err(error(failure)),
+        Err(failure) => {
+            if failure.class == Some(ErrorClass::Function) {
+                wait_for_the_next(settings, token);
+            }
+            Err(error(failure))
+        }
+    }
+}
+
+/// Waits until a service that begins anew can be asked again, so that the next statement finds it; not for long.
+fn wait_for_the_next(settings: &Settings, token: &CancelToken) {
+    let Some(folder) = folder(settings) else { return };
+    let began = Instant::now();
+    while began.elapsed() < BEGIN_PATIENCE && !token.is_cancelled() {
+        match Connection::open(&folder, HELLO_PATIENCE, token) {
+            Ok(_) => return,
+            Err(_) => std::thread::sleep(LOOK_INTERVAL),
+        }
+    }
+}
+
+/// The folder of the service that a session uses, if it uses one.
+fn folder(settings: &Settings) -> Option<PathBuf> {
+    match (&settings.gpu_service, settings.processor) {
+        (GpuService::Off, _) | (_, Processor::Cpu | Processor::Off) => None,
+        (GpuService::Auto, _) => Some(user_folder()),
+        (GpuService::At(folder), _) => Some(folder.clone()),
     }
 }
 

@@ -121,7 +121,14 @@ impl Run {
                 let cores = on_cpu(request.settings);
                 let settings = if on_cores { &cores } else { request.settings };
                 let request = Request { settings, ..request };
-                let report = self.run_here(&request, is_above, emit)?;
+                let report = self.run_here(&request, is_above, emit);
+                let report = report.map_err(|error| match error {
+                    // It could have run there.
+                    RunError::WhyNot(here) if gpus_are_taken => RunError::WhyNot(WhyNot::new(
+                        format!("{here}; not in the gpu-service: {why}"),
+                    )),
+                    error => error,
+                })?;
                 RunReport { served_why_not: Some(why.to_string()), ..report }
             }
         };

@@ -14,7 +14,9 @@ pub type Outcome = Result<Value, Failed>;
 pub fn eval(expr: &Expr, row: &[Value]) -> Outcome {
     match expr {
         Expr::Register { index, .. } => Ok(row[*index].clone()),
-        Expr::Parameter { .. } | Expr::Call { .. } => panic!("random expressions have no {expr}"),
+        Expr::Parameter { .. } | Expr::Call { .. } | Expr::Cuda { .. } => {
+            panic!("random expressions have no {expr}")
+        }
         Expr::Literal(scalar) => Ok(scalar.value.clone()),
         Expr::Arithmetic { op, left, right, data_type, on_overflow } => {
             let (l, r) = (eval(left, row)?, eval(right, row)?);
