@@ -129,8 +129,13 @@ fn unwrapped(source: BoxError) -> Result<RunError, BoxError> {
         Ok(error) => return Ok(RunError::Exec(*error)),
         Err(source) => source,
     };
-    match source.downcast::<CudaError>() {
-        Ok(error) => Ok((*error).into()),
+    let source = match source.downcast::<CudaError>() {
+        Ok(error) => return Ok((*error).into()),
+        Err(source) => source,
+    };
+    // The lane's own calls of the driver: a kernel that faults is often seen there.
+    match source.downcast::<GpuError>() {
+        Ok(error) => Ok(RunError::Gpu(*error)),
         Err(source) => source.downcast::<FormatError>().map(|error| RunError::Format(*error)),
     }
 }
@@ -263,6 +268,19 @@ mod tests {
         let source = CudaError::from(lost).into();
         let lost = RunError::from(RaceError::Device { chunk: None, stage: "start", source });
         assert!(matches!(lost, RunError::Gpu(_)) && lost.class() == ErrorClass::Device, "{lost}");
+        let faulted = GpuError::Driver {
+            call: "cuEventSynchronize",
+            code: 700,
+            name: "CUDA_ERROR_ILLEGAL_ADDRESS".into(),
+            text: "an illegal memory access was encountered".into(),
+            place: "device 0".into(),
+            remedy: None,
+        };
+        let source = faulted.into();
+        let device = RaceError::Device { chunk: Some(0), stage: "execution", source };
+        let faulted = RunError::from(device);
+        let is_lost = matches!(&faulted, RunError::Gpu(error) if error.loses_context());
+        assert!(is_lost && faulted.class() == ErrorClass::Device, "{faulted}");
         let foreign = RaceError::Consumer { chunk: 0, source: "a consumer of someone else".into() };
         assert_eq!(RunError::from(foreign).class(), ErrorClass::Internal);
     }
