@@ -41,14 +41,6 @@ fn failed(failure: Failure) -> datafusion::common::DataFusionError {
     }
 }
 
-/// The name of a table that a statement makes.
-pub fn made_table(logical: &LogicalPlan) -> Option<&str> {
-    match logical {
-        LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => Some(create.name.table()),
-        _ => None,
-    }
-}
-
 impl Session {
     /// Whether a table that is about to be made can have its residence.
     ///

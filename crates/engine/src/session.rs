@@ -18,7 +18,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_plan::common::spawn_buffered;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -63,7 +63,6 @@ use crate::plan_cache::{KnownPlan, Loan, PlanCache, changes_session, context_of_
 use crate::planner_memory;
 use crate::planner_rules::optimizer_rules;
 use crate::report::{QueryProgress, QueryReport, rows_streamed};
-use crate::residence::made_table;
 use crate::rule::PipelineRule;
 use crate::semantics;
 use crate::sql::cuda_function::FunctionStatement;
@@ -535,6 +534,14 @@ impl Session {
         let known = known(plan, headers);
         let loan = tables.and_then(|tables| self.plans.put(text, options, tables, &known));
         Ok((KnownPlan { loan, ..known }, staging))
+    }
+}
+
+/// The name of a table that a statement makes.
+fn made_table(logical: &LogicalPlan) -> Option<&str> {
+    match logical {
+        LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => Some(create.name.table()),
+        _ => None,
     }
 }
 

@@ -8,7 +8,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::expr::Expr;
 use crate::types::DataType;
 
 /// Most bytes of a body.
@@ -48,20 +47,6 @@ impl CudaFunction {
         }
         (self.body.len() > BODY_BYTES_MAX)
             .then(|| format!("its body has {} bytes, of at most {BODY_BYTES_MAX}", self.body.len()))
-    }
-
-    /// Why a call with these arguments is none; `None` if it is one.
-    pub(crate) fn call_error(&self, arguments: &[Expr], twin: Option<&Expr>) -> Option<String> {
-        let given = arguments.iter().map(Expr::data_type);
-        let wanted = self.parameters.iter().map(|(_, data_type)| data_type.clone());
-        if !given.eq(wanted) {
-            let types: Vec<_> = arguments.iter().map(|a| a.data_type().to_string()).collect();
-            return Some(format!("{} is called with ({})", self.name, types.join(", ")));
-        }
-        if let Some(twin) = twin.map(Expr::data_type).filter(|twin| *twin != self.result) {
-            return Some(format!("{} returns {}, its twin {twin}", self.name, self.result));
-        }
-        self.error().map(|cause| format!("{}: {cause}", self.name))
     }
 
     /// What a call says that is to be evaluated where the code cannot run and that has no twin.
@@ -108,7 +93,6 @@ impl fmt::Display for CudaFunction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scalar::Scalar;
 
     fn twice() -> CudaFunction {
         CudaFunction {
@@ -144,22 +128,6 @@ mod tests {
         ] {
             let error = function.error().unwrap_or_default();
             assert!(error.contains(cause), "{function:?}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_call_has_the_types_of_its_function() {
-        let one = Expr::Literal(Scalar::int(DataType::Int32, 1));
-        let long = Expr::Literal(Scalar::int(DataType::Int64, 2));
-        let function = twice();
-        assert_eq!(function.call_error(std::slice::from_ref(&one), Some(&long)), None);
-        for (arguments, twin) in [
-            (vec![], None),
-            (vec![long.clone()], None),
-            (vec![one.clone(), one.clone()], None),
-            (vec![one.clone()], Some(&one)),
-        ] {
-            assert!(function.call_error(&arguments, twin).is_some(), "{arguments:?} {twin:?}");
         }
     }
 }

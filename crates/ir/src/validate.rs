@@ -3,6 +3,7 @@
 use crate::aggregate::{
     AggregateCall, AggregateFunction, AggregateOutput, FirstGroups, GroupsOfNone,
 };
+use crate::cuda_function::CudaFunction;
 use crate::expr::{ArithmeticOp, Expr};
 use crate::order::OrderKey;
 use crate::pipeline::{Input, Pipeline, Probe, ProbeKind, Sink, Source, Step};
@@ -410,9 +411,25 @@ fn node_error(expr: &Expr) -> Option<String> {
                 Some(format!("{expr} is of {}", types.join(", ")))
             }
         },
-        Expr::Cuda { function, arguments, twin } => function.call_error(arguments, twin.as_deref()),
+        Expr::Cuda { function, arguments, twin } => {
+            cuda_error(function, arguments, twin.as_deref())
+        }
         _ => None,
     }
+}
+
+/// Why a call of a user's function is none.
+fn cuda_error(function: &CudaFunction, arguments: &[Expr], twin: Option<&Expr>) -> Option<String> {
+    let given = arguments.iter().map(Expr::data_type);
+    let wanted = function.parameters.iter().map(|(_, data_type)| data_type.clone());
+    if !given.eq(wanted) {
+        let types: Vec<_> = arguments.iter().map(|a| a.data_type().to_string()).collect();
+        return Some(format!("{function} is called with ({})", types.join(", ")));
+    }
+    if let Some(twin) = twin.map(Expr::data_type).filter(|twin| *twin != function.result) {
+        return Some(format!("{function} returns {}, its twin {twin}", function.result));
+    }
+    function.error().map(|cause| format!("{function}: {cause}"))
 }
 
 fn same_or_both_decimal(left: &DataType, right: &DataType) -> bool {
@@ -715,5 +732,26 @@ mod tests {
         let program = program();
         let text = serde_json::to_string(&program).unwrap();
         assert_eq!(serde_json::from_str::<Program>(&text).unwrap(), program);
+    }
+
+    #[test]
+    fn a_call_has_the_types_of_its_function() {
+        let one = Expr::Literal(Scalar::int(DataType::Int32, 1));
+        let long = Expr::Literal(Scalar::int(DataType::Int64, 2));
+        let function = CudaFunction {
+            name: "twice".into(),
+            parameters: vec![("x".into(), DataType::Int32)],
+            result: DataType::Int64,
+            body: "return 2ll * x;".into(),
+        };
+        assert_eq!(cuda_error(&function, std::slice::from_ref(&one), Some(&long)), None);
+        for (arguments, twin) in [
+            (vec![], None),
+            (vec![long.clone()], None),
+            (vec![one.clone(), one.clone()], None),
+            (vec![one.clone()], Some(&one)),
+        ] {
+            assert!(cuda_error(&function, &arguments, twin).is_some(), "{arguments:?} {twin:?}");
+        }
     }
 }

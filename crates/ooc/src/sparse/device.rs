@@ -8,7 +8,6 @@ use headrace_io::{MemoryUse, Reservation};
 
 use super::chunk::Fault;
 use super::csr::Csr;
-use super::device_ranks::Ranked;
 use super::faults::Faults;
 use super::launches::{BLOCK, Call, KERNELS, Memory, source};
 use super::plan::{Piece, Plan, TILE, reads};
@@ -21,7 +20,7 @@ use crate::{DeviceRoom, OocError, Result, Room};
 type Outcome<T> = std::result::Result<T, BoxError>;
 
 /// Bytes that are brought back at once.
-pub(super) const BLOCK_BYTES: usize = 8 << 20;
+const BLOCK_BYTES: usize = 8 << 20;
 
 /// A GPU that multiplies a matrix, perhaps repeatedly.
 pub(crate) struct OnDevice {
@@ -46,6 +45,15 @@ pub(super) struct Lying {
     wrong: DeviceBuffer,
     vectors: usize,
     tiles: usize,
+}
+
+/// What ranks are made of, beside the vectors of the products.
+pub(super) struct Ranked {
+    pub lying: Arc<Lying>,
+    pub ranks: DeviceBuffer,
+    pub degrees: DeviceBuffer,
+    pub sums: DeviceBuffer,
+    pub vertices: usize,
 }
 
 impl Lying {

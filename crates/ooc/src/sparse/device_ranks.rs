@@ -1,28 +1,15 @@
 //! Ranks on a GPU: they, their shares and the degrees stay in its memory from product to product. An iteration brings back two
 //! numbers for each block of vertices.
 
-use std::sync::Arc;
-
 use headrace_flow::{Race, RaceReport};
-use headrace_gpu::DeviceBuffer;
 
 use super::csr::Csr;
-use super::degrees::Degrees;
-use super::device::{BLOCK_BYTES, Lying, OnDevice};
+use super::device::{OnDevice, Ranked};
 use super::faults::Faults;
 use super::launches::{RANKED, RankMemory};
 use super::plan::{Piece, Plan};
 use crate::Result;
 use crate::vectors::Vectors;
-
-/// What ranks are made of, beside the vectors of the products.
-pub(crate) struct Ranked {
-    lying: Arc<Lying>,
-    ranks: DeviceBuffer,
-    degrees: DeviceBuffer,
-    sums: DeviceBuffer,
-    vertices: usize,
-}
 
 impl OnDevice {
     /// Puts ranks, their shares and the vertices' degrees into the device's memory.
@@ -34,7 +21,7 @@ impl OnDevice {
         csr: &Csr,
         ranks: &[f64],
         shares: &Vectors,
-        degrees: &Degrees,
+        degrees: impl Iterator<Item = Vec<u64>>,
     ) -> Result<()> {
         let (lying, vertices) = (self.put(csr, shares)?, ranks.len());
         let ranked = Ranked {
@@ -45,9 +32,10 @@ impl OnDevice {
             vertices,
         };
         self.stream().upload(&ranked.ranks, 0, bytemuck::cast_slice(ranks))?;
-        for (number, block) in degrees.blocks(BLOCK_BYTES / 8).enumerate() {
-            let at = number * BLOCK_BYTES;
+        let mut at = 0;
+        for block in degrees {
             self.stream().upload(&ranked.degrees, at, bytemuck::cast_slice(&block))?;
+            at += block.len() * 8;
         }
         self.ranked = Some(ranked);
         Ok(())

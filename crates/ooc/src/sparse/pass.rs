@@ -5,7 +5,6 @@ use std::sync::Arc;
 use headrace_flow::{HostConsumer, Race, RaceOptions, RaceReport};
 
 use super::csr::Csr;
-use super::degrees::Degrees;
 use super::device::OnDevice;
 use super::faults::Faults;
 use super::plan::{Feed, Piece, Plan};
@@ -115,7 +114,7 @@ impl<'a> Passes<'a> {
         &mut self,
         ranks: &[f64],
         shares: &Vectors,
-        degrees: &Degrees,
+        degrees: impl Iterator<Item = Vec<u64>>,
     ) -> Result<bool> {
         match &mut self.device {
             Some(device) => device.begin_ranks(&self.csr, ranks, shares, degrees).map(|()| true),

@@ -205,7 +205,8 @@ impl State {
 
     /// From now on the ranks are on the device, if there is one.
     fn lie(&mut self, passes: &mut Passes<'_>) -> Result<()> {
-        self.is_on_device = passes.begin_ranks(&self.ranks, &self.shares, &self.degrees)?;
+        self.is_on_device =
+            passes.begin_ranks(&self.ranks, &self.shares, self.degrees.blocks(BLOCK))?;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use headrace_ir::DataType;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use super::{CUDA, Inner};
+use super::part::{CUDA, Inner};
 
 const NAME: &CStr = c"arrow_device_array";
 

@@ -9,7 +9,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use super::{CUDA, Element, Inner};
+use super::part::{CUDA, Element, Inner};
 
 /// Until somebody has taken the tensor out of its capsule.
 const NAME: &CStr = c"dltensor";

@@ -7,6 +7,7 @@
 
 mod arrow;
 mod dlpack;
+mod part;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,8 +16,7 @@ use headrace_columns::column::arrow_field;
 use headrace_engine::failure::Class;
 use headrace_flow::CancelToken;
 use headrace_gpu::{Device, HANDLE_BYTES, Mapped, probe};
-use headrace_ir::{DataType, Field};
-use headrace_service::client::{Connection, Failure, HELLO_PATIENCE, Lease};
+use headrace_service::client::{Connection, Failure, HELLO_PATIENCE};
 use headrace_service::place::user_folder;
 use headrace_service::protocol::{MappedColumn, MappedPart};
 use pyo3::exceptions::PyBufferError;
@@ -24,59 +24,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use pyo3_arrow::ffi::to_schema_pycapsule;
 
+use self::part::{CUDA, Element, Inner, element};
 use crate::failures;
-
-/// A device's memory, in DLPack and in Arrow.
-const CUDA: i32 = 2;
-
-/// Part of a column. Fields are dropped in this order: the memory is unmapped before the lease ends.
-struct Inner {
-    memory: Mapped,
-    field: Field,
-    rows: u64,
-    /// Where the validity bitmap lies, if there is one.
-    validity: Option<u64>,
-    _lease: Arc<Lease>,
-}
 
 /// Part of a column in the memory of a GPU.
 #[pyclass(module = "headrace._headrace", frozen)]
 pub struct Part(Arc<Inner>);
-
-/// How an element is called: `<f8`, and its code and bits in DLPack; and how many a row has.
-struct Element {
-    typestr: &'static str,
-    code: u8,
-    bits: u8,
-    items: Option<i64>,
-}
-
-/// DLPack's codes of types.
-const INT: u8 = 0;
-const UINT: u8 = 1;
-const FLOAT: u8 = 2;
-
-fn element(data_type: &DataType) -> Option<Element> {
-    let (typestr, code, bits, items) = match data_type {
-        DataType::Int8 => ("|i1", INT, 8, None),
-        DataType::Int16 => ("<i2", INT, 16, None),
-        DataType::Int32 | DataType::Date32 => ("<i4", INT, 32, None),
-        DataType::Int64 | DataType::Time64(_) | DataType::Timestamp { .. } => {
-            ("<i8", INT, 64, None)
-        }
-        DataType::UInt8 => ("|u1", UINT, 8, None),
-        DataType::UInt16 => ("<u2", UINT, 16, None),
-        DataType::UInt32 => ("<u4", UINT, 32, None),
-        DataType::UInt64 => ("<u8", UINT, 64, None),
-        DataType::Float32 => ("<f4", FLOAT, 32, None),
-        DataType::Float64 => ("<f8", FLOAT, 64, None),
-        DataType::FixedBinary(bytes) => ("|u1", UINT, 8, Some(i64::from(*bytes))),
-        DataType::FloatList { item_bytes: 4, items } => ("<f4", FLOAT, 32, Some((*items).into())),
-        DataType::FloatList { items, .. } => ("<f8", FLOAT, 64, Some((*items).into())),
-        _ => return None,
-    };
-    Some(Element { typestr, code, bits, items })
-}
 
 /// The columns of a kept table: name, rows, and parts of each.
 #[pyfunction]
