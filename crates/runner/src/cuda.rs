@@ -64,7 +64,7 @@ const PREPARED_BYTES_MAX: u64 = 16 << 20;
 
 /// Runs a task.
 pub fn run(task: &Task<'_>) -> Result<Done, RunError> {
-    task.runner.check_functions(task.pipeline)?;
+    task.runner.functions().check(task.pipeline)?;
     // Without a GPU, nothing is planned for one.
     task.runner.cuda(&task.settings.devices)?;
     let _under_way = RunUnderWay::begin();
@@ -186,7 +186,7 @@ fn run_planned(task: &Task<'_>) -> Result<Done, RunError> {
 /// Runs a task over groups that lie on a GPU, in place of its table.
 pub fn run_over(task: &Task<'_>, lefts: &[&GroupsLeft<'_>]) -> Result<Done, RunError> {
     let (started, _under_way) = (Instant::now(), RunUnderWay::begin());
-    task.runner.check_functions(task.pipeline)?;
+    task.runner.functions().check(task.pipeline)?;
     let source = &task.pipeline.source;
     let options = BindOptions { lookups: Lookups::Gpu, ..BindOptions::default() };
     let info = headrace_cuda::info_of(lefts, source)?;

@@ -6,7 +6,6 @@ use headrace_pipeline::WhyNot;
 use parking_lot::Mutex;
 
 use crate::error::RunError;
-use crate::runner::Runner;
 
 /// Compiles a function alone, where there is a compiler: without one there is no GPU that could run it.
 ///
@@ -31,16 +30,14 @@ impl Functions {
     pub fn new(are_run: bool) -> Self {
         Self { are_run, lost: Mutex::default() }
     }
-}
 
-impl Runner {
     /// Whether a GPU of this process may run a pipeline, as far as functions of users go.
     ///
     /// # Errors
     /// The function that it may not.
-    pub(crate) fn check_functions(&self, pipeline: &Pipeline) -> Result<(), WhyNot> {
+    pub fn check(&self, pipeline: &Pipeline) -> Result<(), WhyNot> {
         match pipeline.cuda_functions().first() {
-            Some((function, _)) if !self.functions().are_run => Err(WhyNot::new(format!(
+            Some((function, _)) if !self.are_run => Err(WhyNot::new(format!(
                 "{function}() is CUDA code, which only the GPU service runs (headrace gpu-service start)"
             ))),
             _ => Ok(()),
@@ -49,17 +46,17 @@ impl Runner {
 
     /// Why a GPU is lost to this process, if one is: nothing runs there any more.
     pub fn lost_gpus(&self) -> Option<String> {
-        self.functions().lost.lock().clone()
+        self.lost.lock().clone()
     }
 
     /// An error of a pipeline on a GPU. If it has cost the GPU, that is kept; what a function of the pipeline may have
     /// done is no reason to run it elsewhere.
-    pub(crate) fn with_gpus_lost(&self, error: RunError, pipeline: &Pipeline) -> RunError {
+    pub fn with_gpus_lost(&self, error: RunError, pipeline: &Pipeline) -> RunError {
         match error {
             RunError::Gpu(cause) if cause.loses_context() => {
                 let text = cause.to_string();
                 let first = text.lines().next().unwrap_or_default();
-                self.functions().lost.lock().get_or_insert(first.to_string());
+                self.lost.lock().get_or_insert(first.to_string());
                 match pipeline.cuda_functions().is_empty() {
                     true => RunError::Gpu(cause),
                     false => RunError::Function(Box::new(cause)),

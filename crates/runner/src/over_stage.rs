@@ -145,7 +145,7 @@ impl Run<'_> {
                 outlet,
             };
             cuda::run_over(&task, lefts)
-                .map_err(|error| self.runner.with_gpus_lost(error, pipeline))
+                .map_err(|error| self.runner.functions().with_gpus_lost(error, pipeline))
         });
         match done {
             Ok(done) => {

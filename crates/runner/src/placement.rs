@@ -351,7 +351,7 @@ impl Runner {
         table: &StreamTable,
         settings: &Settings,
     ) -> Result<f64, OnCores> {
-        self.check_functions(pipeline)?;
+        self.functions().check(pipeline)?;
         if pipeline.cuda_functions().iter().any(|(_, has_twin)| !has_twin) {
             return Ok(0.0);
         }
@@ -434,7 +434,7 @@ impl Runner {
         if matches!(pipeline.sink, Sink::Windows(_)) {
             return Err(WhyNot::new(WINDOWS_ON_CORES));
         }
-        self.check_functions(pipeline)?;
+        self.functions().check(pipeline)?;
         check_kernel(pipeline, &program.stages, table)?;
         self.cuda(&settings.devices)?;
         match asked {

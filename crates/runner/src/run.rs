@@ -500,7 +500,7 @@ impl Run<'_> {
             }
             Err(error) => error,
         };
-        let error = self.runner.with_gpus_lost(error, pipeline);
+        let error = self.runner.functions().with_gpus_lost(error, pipeline);
         if error.class() == ErrorClass::Unsupported {
             gpu_refusal(&error)
                 .iter()

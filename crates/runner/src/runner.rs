@@ -187,6 +187,11 @@ impl Runner {
         &self.functions
     }
 
+    /// Why a GPU is lost to this process, if one is: nothing runs there any more.
+    pub fn lost_gpus(&self) -> Option<String> {
+        self.functions.lost_gpus()
+    }
+
     pub(crate) fn placements(&self) -> &Placements {
         &self.placements
     }

@@ -15,11 +15,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headrace_flow::CancelToken;
-use headrace_runner::{HeldColumns, RunError, StreamTable};
+use headrace_runner::{HeldColumns, RunError, Runner, StreamTable};
 
 use crate::process::say;
 use crate::protocol::{Files, KeptTable, Mapped, MappedColumn};
-use crate::shared::Shared;
+use crate::tables::OpenTables;
 
 /// What is kept, in the folder of the service.
 const LIST_NAME: &str = "headrace-service.tables";
@@ -42,6 +42,9 @@ pub(crate) struct KeptTables {
     list: Mutex<()>,
 }
 
+/// What brings columns, and what opens tables.
+type With<'a> = (&'a Runner, &'a OpenTables);
+
 /// What keeps a reader's columns where they are.
 pub(crate) struct Lease {
     _held: Arc<HeldColumns>,
@@ -54,9 +57,9 @@ impl KeptTables {
     }
 
     /// Keeps a table, in place of one of its name.
-    pub fn keep(&self, files: Files, shared: &Shared, token: &CancelToken) -> Result<(), RunError> {
+    pub fn keep(&self, files: Files, with: With<'_>, token: &CancelToken) -> Result<(), RunError> {
         let name = files.name.clone();
-        let kept = held(files, shared, token)?;
+        let kept = held(files, with, token)?;
         self.tables().insert(name, kept);
         self.write_list();
         Ok(())
@@ -113,7 +116,7 @@ impl KeptTables {
     }
 
     /// Brings what was kept when the service ended.
-    pub fn bring_again(&self, shared: &Shared, token: &CancelToken) {
+    pub fn bring_again(&self, with: With<'_>, token: &CancelToken) {
         let listed: Vec<Files> = match std::fs::read(LIST_NAME) {
             Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|cause| {
                 say(&format!("{LIST_NAME} is left alone: {cause}"));
@@ -127,7 +130,7 @@ impl KeptTables {
             if self.tables().contains_key(&name) {
                 continue;
             }
-            match held(files, shared, token) {
+            match held(files, with, token) {
                 Ok(kept) => {
                     self.tables().entry(name.clone()).or_insert(kept);
                     say(&format!("table {name} is on the GPU again"));
@@ -157,10 +160,10 @@ fn write_whole(path: &Path, files: &[Files]) -> io::Result<()> {
 }
 
 /// Brings the columns of a table that can be held.
-fn held(files: Files, shared: &Shared, token: &CancelToken) -> Result<Kept, RunError> {
-    let table = shared.tables.get(&files)?;
-    let columns = shared.runner.holdable(&table);
-    let held = Arc::new(shared.runner.hold(&table, &columns, token)?);
+fn held(files: Files, (runner, tables): With<'_>, token: &CancelToken) -> Result<Kept, RunError> {
+    let table = tables.get(&files)?;
+    let columns = runner.holdable(&table);
+    let held = Arc::new(runner.hold(&table, &columns, token)?);
     Ok(Kept { files, table, held, lease: Arc::default() })
 }
 

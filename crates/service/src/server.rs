@@ -81,7 +81,7 @@ fn open_all(shared: &Arc<Shared>) {
     let open = move || match shared.runner.cuda(&Devices::All) {
         Ok(device) => {
             say(&format!("{} is open", device.device().info().name));
-            shared.kept.bring_again(&shared, &CancelToken::new());
+            shared.kept.bring_again((&shared.runner, &shared.tables), &CancelToken::new());
         }
         Err(why) => say(&format!("no GPU: {why}")),
     };

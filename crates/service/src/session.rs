@@ -67,7 +67,7 @@ pub fn serve(
         }
         Some(Frame { head: Ask::Keep(files), .. }) => {
             // Its reader may go meanwhile; what is kept then is kept.
-            let kept = shared.kept.keep(files, shared, token);
+            let kept = shared.kept.keep(files, (&shared.runner, &shared.tables), token);
             let reply = match kept {
                 Ok(()) => Reply::Tables(shared.kept.list()),
                 Err(error) => failed(error.class(), error.to_string()),
