@@ -32,7 +32,7 @@ pub(crate) struct OnDevice {
     kept: Kept,
     lying: Option<Arc<Lying>>,
     /// Where ranks are made of the products.
-    pub(super) ranked: Option<Ranked>,
+    pub(super) ranked: Option<Arc<Ranked>>,
     _memory: Reservation,
 }
 

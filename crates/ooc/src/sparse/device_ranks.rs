@@ -1,6 +1,8 @@
 //! Ranks on a GPU: they, their shares and the degrees stay in its memory from product to product. An iteration brings back two
 //! numbers for each block of vertices.
 
+use std::sync::Arc;
+
 use headrace_flow::{Race, RaceReport};
 
 use super::csr::Csr;
@@ -37,7 +39,7 @@ impl OnDevice {
             self.stream().upload(&ranked.degrees, at, bytemuck::cast_slice(&block))?;
             at += block.len() * 8;
         }
-        self.ranked = Some(ranked);
+        self.ranked = Some(Arc::new(ranked));
         Ok(())
     }
 
@@ -53,10 +55,8 @@ impl OnDevice {
         constants: (f64, f64),
         faults: &Faults,
     ) -> Result<(RaceReport, Vec<[f64; 2]>)> {
-        let Some(ranked) = self.ranked.take() else { return Ok(Default::default()) };
-        let report = self.pass(&ranked.lying, race, (csr, plan), faults);
-        let ranked = self.ranked.insert(ranked);
-        let report = report?;
+        let Some(ranked) = self.ranked.clone() else { return Ok(Default::default()) };
+        let report = self.pass(&ranked.lying, race, (csr, plan), faults)?;
         if faults.are_any() {
             return Ok((report, Vec::new()));
         }
@@ -68,9 +68,7 @@ impl OnDevice {
         let call = memory.rank(&ranked.lying.memory(), ranked.vertices, constants);
         let mut sums = vec![[0.0; 2]; call.blocks];
         self.enqueue(&[call])?;
-        if let Some(ranked) = &self.ranked {
-            self.stream().download(&ranked.sums, 0, bytemuck::cast_slice_mut(&mut sums))?;
-        }
+        self.stream().download(&ranked.sums, 0, bytemuck::cast_slice_mut(&mut sums))?;
         Ok((report, sums))
     }
 
