@@ -106,5 +106,6 @@ pub(crate) fn payload_shape(data: &PayloadData) -> PayloadShape {
         PayloadData::F64(_) => shape("f64", 8, None, None),
         PayloadData::I128(_) => shape("i128", 16, None, None),
         PayloadData::Bool(_) => shape("u8", 1, None, Some(u32::from(u8::MAX))),
+        PayloadData::Bytes { width, .. } => shape("u8", *width as u64, None, None),
     }
 }

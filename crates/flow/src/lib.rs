@@ -70,7 +70,7 @@ mod writers;
 pub use cache::{HostCache, HostCacheStats};
 pub use cancel::CancelToken;
 pub use cuda::{
-    CudaLane, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, HostMemory, More, PageableLane,
+    CudaLane, CudaRegistrar, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, HostMemory, More, PageableLane,
     SlotChunk, pageable_slots,
 };
 pub use error::RaceError;
@@ -87,7 +87,7 @@ pub use options::RaceOptions;
 pub use outbox::{Outbox, OutputBuffer};
 pub use output::OutputSpec;
 pub use race::Race;
-pub use registered::{RegisteredPool, RegisteredStats};
+pub use registered::{RegisteredExtent, RegisteredFiles, RegisteredPool, RegisteredStats};
 pub use report::{Bottleneck, BytesByPath, DevicesReport, LatencySummary, RaceReport, Stage};
 pub use schedule::Affinity;
 pub use spec::{AccessPath, ChunkSpec, ConsumerLimit, Verdict, WriteAccess};

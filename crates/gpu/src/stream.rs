@@ -418,6 +418,11 @@ impl Stream {
         address_inside(operation, buffer, offset, bytes)
     }
 
+    /// The driver's handle, for other users of the driver in this process: as long as this value lives.
+    pub fn address(&self) -> usize {
+        self.raw as usize
+    }
+
     pub(crate) fn raw(&self) -> sys::CUstream {
         self.raw
     }

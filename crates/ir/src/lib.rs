@@ -67,6 +67,7 @@ pub mod scalar;
 pub mod types;
 pub mod union;
 pub mod windows;
+mod windows_read;
 
 mod display;
 mod first_ranks;

@@ -380,7 +380,7 @@ impl Pipeline {
     }
 
     /// Every expression.
-    fn exprs(&self) -> Vec<&Expr> {
+    pub(crate) fn exprs(&self) -> Vec<&Expr> {
         exprs!(self, &self.sink, iter)
     }
 

@@ -151,8 +151,8 @@ impl Pipeline {
         Some(Both { source, sink, own, others: columns })
     }
 
-    /// The same over a source that has more columns.
-    fn reading(&self, source: &Source) -> Self {
+    /// The same over a source that has other columns, and all that are read.
+    pub(crate) fn reading(&self, source: &Source) -> Self {
         let read = self.source.columns.len();
         let place = |register: Register| match self.source.ordinals.get(register) {
             Some(ordinal) => source.ordinals.iter().position(|other| other == ordinal),

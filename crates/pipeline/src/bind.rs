@@ -240,8 +240,7 @@ impl Binder {
             }
             Sink::Build { keys, payload } => {
                 let (keys, payload) = (self.outputs(keys)?, self.outputs(payload)?);
-                let mut columns = keys.iter().chain(&payload);
-                columns.try_for_each(|(_, column)| no_bytes("joins of", column))?;
+                keys.iter().try_for_each(|(_, key)| no_bytes("joins by", key))?;
                 Ok(BoundSink::Build { keys, payload })
             }
         }

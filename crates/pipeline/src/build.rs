@@ -223,4 +223,11 @@ pub enum PayloadData {
     I128(Vec<i128>),
     /// Truth values as 0 and 1; 255 marks an absent key in a `Direct` build.
     Bool(Vec<u8>),
+    /// Bytes of one length, and the floats of vectors.
+    Bytes {
+        /// Bytes of a value.
+        width: usize,
+        /// One value after the other.
+        raw: Vec<u8>,
+    },
 }

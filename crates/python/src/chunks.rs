@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_schema::{DataType, TimeUnit};
 use headrace_engine::failure::Class;
 use headrace_format::FormatError;
 use headrace_format::arrow::ArrowTable;
+use headrace_io::SourceFile;
 use headrace_io::random::{GAMMA, mixed};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -148,6 +150,16 @@ impl Chunks {
     /// File and record batch of a chunk.
     pub fn place(&self, chunk: usize) -> Option<(usize, usize)> {
         self.places.get(chunk).copied()
+    }
+
+    /// Where a column of some rows of a chunk lies: the file, and the bytes there.
+    pub fn plain_extent(
+        &self,
+        place: (usize, usize),
+        column: usize,
+        rows: Range<u64>,
+    ) -> Result<(Arc<SourceFile>, Range<u64>), FormatError> {
+        self.table.plain_extent(place, self.columns[column].number, rows)
     }
 
     /// Reads a column of some rows of a chunk.

@@ -1,17 +1,23 @@
-//! Columns of Arrow files as they lie, read into a GPU's memory that somebody else has allocated: through a few pinned slots,
-//! which stay in the cores' cache between the read and the GPU's copy.
+//! Columns of Arrow files as they lie, copied into a GPU's memory that somebody else has allocated: from the files' own pages
+//! where these are registered, else through a few pinned slots, which stay in the cores' cache between the read and the GPU's
+//! copy.
 //!
 //! ```text
-//! file ──pread──► slot ──copy by the GPU──► tensor      a thread: two slots, one read while the other is copied
+//! pages of a file ────────────────copies by the GPU──► tensor    registered beside, once a file is read again
+//! file ──pread──► slot ──copy by the GPU─────────────► tensor    a thread: two slots, one read while the other is copied
 //! ```
 
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use headrace_engine::failure::Class;
+use headrace_flow::{CudaRegistrar, RegisteredExtent, RegisteredFiles, RegisteredPool};
 use headrace_format::FormatError;
-use headrace_gpu::{Device, Event, GpuError, PinnedBuffer, Stream};
+use headrace_gpu::{Device, Event, GpuError, HostCopies, PinnedBuffer, Stream};
+use headrace_io::ReadAt;
+use headrace_io::system::{SysRoot, available_memory_bytes};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
@@ -21,11 +27,30 @@ use crate::failures;
 /// Bytes of a slot.
 const SLOT_BYTES: usize = 1 << 20;
 
+/// Reads whose copies may be queued at once: so many tensors wait for their rows.
+const QUEUED_MAX: usize = 3;
+
+/// The registered pages of the process, as long as somebody reads so.
+static POOL: Mutex<Weak<RegisteredPool>> = Mutex::new(Weak::new());
+
 /// Reads into one GPU's memory. Lanes are kept from read to read, since to pin memory takes long.
 #[pyclass(module = "headrace._headrace", frozen)]
 pub struct DeviceReads {
     device: Arc<Device>,
+    /// Of the copies from registered pages, and of whoever uses the memory before and after.
+    stream: Stream,
+    /// Dropped after the copies from them: see `drop`.
+    queued: Mutex<VecDeque<Queued>>,
+    files: RegisteredFiles,
     lanes: Mutex<Vec<Lane>>,
+    registered_bytes: AtomicU64,
+    slots_bytes: AtomicU64,
+}
+
+/// Copies that the GPU has not done, perhaps, and what they copy from.
+struct Queued {
+    done: Event,
+    _from: Vec<RegisteredExtent>,
 }
 
 /// What a thread reads through.
@@ -42,7 +67,14 @@ struct Group {
     width: usize,
     to: u64,
     bytes: usize,
-    parts: Vec<((usize, usize), Range<u64>, usize)>,
+    parts: Vec<Part>,
+}
+
+/// Rows of a chunk, and their place in the group, in bytes.
+struct Part {
+    place: (usize, usize),
+    rows: Range<u64>,
+    at: usize,
 }
 
 enum ReadError {
@@ -64,17 +96,30 @@ impl From<GpuError> for ReadError {
 
 #[pymethods]
 impl DeviceReads {
-    /// Of the GPU of a number, as the driver counts them.
+    /// Of the GPU of a number, as the driver counts them. `registered_bytes`: how much memory of files may be registered at
+    /// once, in all of the process; half of what is available, unless somebody else's readers have said.
     #[new]
-    fn new(py: Python<'_>, ordinal: usize) -> PyResult<Self> {
-        let device = py.detach(|| Device::open(ordinal));
-        let device =
-            device.map_err(|error| failures::of_value(py, Class::Device, error.to_string()))?;
-        Ok(Self { device, lanes: Mutex::default() })
+    #[pyo3(signature = (ordinal, registered_bytes=None))]
+    fn new(py: Python<'_>, ordinal: usize, registered_bytes: Option<u64>) -> PyResult<Self> {
+        py.detach(|| Self::open(ordinal, registered_bytes))
+            .map_err(|cause| failures::of_value(py, Class::Device, cause))
+    }
+
+    /// The handle of the stream in which memory must be free before a read of it, and in which what was read can be used.
+    #[getter]
+    fn stream(&self) -> usize {
+        self.stream.address()
+    }
+
+    /// Bytes that came from registered pages, and through slots; and why pages were not registered.
+    fn ways(&self) -> (u64, u64, Option<String>) {
+        let bytes = |counted: &AtomicU64| counted.load(Ordering::Relaxed);
+        (bytes(&self.registered_bytes), bytes(&self.slots_bytes), self.files.refusal())
     }
 
     /// Reads pieces, as [`Chunks::read`] takes them, of columns into device memory: an address, and how many bytes there are, for
-    /// each. All copies are done when it returns.
+    /// each. The copies are in the stream, or done, when it returns. `again`: the rows were read before, and their pages are
+    /// worth registering.
     fn read(
         &self,
         py: Python<'_>,
@@ -82,15 +127,32 @@ impl DeviceReads {
         pieces: Vec<(usize, u64, u64, u64)>,
         memory: Vec<(u64, usize)>,
         threads: usize,
+        again: bool,
     ) -> PyResult<()> {
         let Some(groups) = groups(chunks, &pieces, &memory) else {
             let cause = format!("pieces that do not fit {memory:?}");
             return Err(failures::of_value(py, Class::Setting, cause));
         };
-        py.detach(|| self.read_all(chunks, &groups, threads)).map_err(|error| match error {
+        py.detach(|| {
+            let others = self.copy_registered(chunks, groups, again)?;
+            if others.is_empty() {
+                return Ok(());
+            }
+            // What used the memory before has to be done with it: slots are copied in streams of their own.
+            self.stream.synchronize()?;
+            self.read_all(chunks, &others, threads)
+        })
+        .map_err(|error| match error {
             ReadError::Format(error) => raised(py, &error),
             ReadError::Gpu(error) => failures::of_value(py, Class::Device, error.to_string()),
         })
+    }
+}
+
+impl Drop for DeviceReads {
+    fn drop(&mut self) {
+        // The GPU may still copy from registered pages. An error: it copies nothing any more.
+        let _ = self.stream.synchronize();
     }
 }
 
@@ -131,7 +193,8 @@ fn groups(
                 };
                 let room = rows_max - (group.bytes / width.max(1)) as u64;
                 let take = rows.min(room);
-                group.parts.push((place, first..first.checked_add(take)?, group.bytes));
+                let part = first..first.checked_add(take)?;
+                group.parts.push(Part { place, rows: part, at: group.bytes });
                 group.bytes += bytes(take)?;
                 (first, rows, at) = (first + take, rows - take, at + take);
                 end = Some(at);
@@ -142,6 +205,77 @@ fn groups(
 }
 
 impl DeviceReads {
+    fn open(ordinal: usize, registered_bytes: Option<u64>) -> Result<Self, String> {
+        let device = Device::open(ordinal).map_err(|error| error.to_string())?;
+        let stream = device.stream().map_err(|error| error.to_string())?;
+        let pool = {
+            let mut kept = POOL.lock();
+            kept.upgrade().unwrap_or_else(|| {
+                let available = || available_memory_bytes(&SysRoot::host()).unwrap_or(0) / 2;
+                let pool = RegisteredPool::new(registered_bytes.unwrap_or_else(available));
+                *kept = Arc::downgrade(&pool);
+                pool
+            })
+        };
+        let files = RegisteredFiles::new(&pool, Arc::new(CudaRegistrar::new(&device)));
+        let files = files.map_err(|error| error.to_string())?;
+        let (registered_bytes, slots_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (queued, lanes) = (Mutex::default(), Mutex::default());
+        Ok(Self { device, stream, queued, files, lanes, registered_bytes, slots_bytes })
+    }
+
+    /// Queues the copies of all groups whose pages are registered; the others.
+    fn copy_registered(
+        &self,
+        chunks: &Chunks,
+        groups: Vec<Group>,
+        again: bool,
+    ) -> Result<Vec<Group>, ReadError> {
+        let (mut copies, mut from) = (HostCopies::default(), Vec::new());
+        let (mut others, mut bytes) = (Vec::new(), 0);
+        for group in groups {
+            let mut found = Vec::with_capacity(group.parts.len());
+            for part in &group.parts {
+                let (file, extent) =
+                    chunks.plain_extent(part.place, group.column, part.rows.clone())?;
+                let file: Arc<dyn ReadAt> = file;
+                let extent = (extent.start, extent.end - extent.start);
+                found.extend(self.files.extent(&file, extent, again));
+            }
+            if found.len() < group.parts.len() {
+                others.push(group);
+                continue;
+            }
+            for (part, extent) in group.parts.iter().zip(&found) {
+                extent.copies_to(group.to + part.at as u64, &mut copies);
+            }
+            from.extend(found);
+            bytes += group.bytes as u64;
+        }
+        if copies.is_empty() {
+            return Ok(others);
+        }
+        let mut queued = self.queued.lock();
+        while queued.len() >= QUEUED_MAX
+            && let Some(oldest) = queued.pop_front()
+        {
+            oldest.done.synchronize()?;
+        }
+        let done = self.device.event()?;
+        // SAFETY: the device memory is as large as the caller said, who is one of this package's own modules and uses it
+        // behind this stream. The pages are registered as long as their extents live: until the event, which comes behind the
+        // copies, was waited for, or the stream. Other processes may write to the file, as any copy of it may see.
+        let copied = unsafe { self.stream.copy_h2d_batch(&mut copies) };
+        if let Err(error) = copied.and_then(|()| done.record(&self.stream)) {
+            // Some of them may be queued.
+            let _ = self.stream.synchronize();
+            return Err(error.into());
+        }
+        queued.push_back(Queued { done, _from: from });
+        self.registered_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(others)
+    }
+
     fn lane(&self, slot_bytes: usize) -> Result<Lane, GpuError> {
         if let Some(lane) = self.lanes.lock().pop()
             && lane.slots.iter().all(|(slot, _)| slot.bytes() >= slot_bytes)
@@ -160,6 +294,8 @@ impl DeviceReads {
 
     fn read_all(&self, chunks: &Chunks, groups: &[Group], threads: usize) -> Result<(), ReadError> {
         let next = AtomicUsize::new(0);
+        let bytes = groups.iter().map(|group| group.bytes as u64).sum();
+        self.slots_bytes.fetch_add(bytes, Ordering::Relaxed);
         let slot_bytes = groups.iter().map(|group| group.bytes).max().unwrap_or(0).max(SLOT_BYTES);
         let work = || -> Result<(), ReadError> {
             let mut lane = self.lane(slot_bytes)?;
@@ -192,7 +328,7 @@ impl Lane {
         let (slot, copied) = &mut self.slots[self.next % 2];
         self.next += 1;
         copied.synchronize()?;
-        for (place, rows, at) in &group.parts {
+        for Part { place, rows, at } in &group.parts {
             let bytes = group.width * (rows.end - rows.start) as usize;
             let into = &mut slot.as_mut_slice()[*at..*at + bytes];
             chunks.read_plain(*place, group.column, rows.clone(), into)?;

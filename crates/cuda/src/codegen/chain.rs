@@ -62,7 +62,7 @@ impl Generator<'_> {
         let appended: Vec<Appended> = self.declare_payload(probe)?;
         self.body.open("EACH_ROW(r)");
         for a in &appended {
-            self.body.line(format!("{}[r] = 0;", a.name));
+            self.body.line(format!("{}[r] = {};", a.name, a.zero));
         }
         self.body.open(format!("if ({chain}[r] != hr::EMPTY)"));
         self.body.line(format!("const u32 slot = {chain}[r];"));

@@ -19,6 +19,8 @@ pub(super) struct Appended {
     pub(super) column: usize,
     pub(super) name: String,
     pub(super) valid: Option<String>,
+    /// What stands for no value.
+    pub(super) zero: &'static str,
 }
 
 impl Generator<'_> {
@@ -55,7 +57,8 @@ impl Generator<'_> {
             if let Some(valid) = &valid {
                 self.body.line(format!("u32 {valid} = 0;"));
             }
-            appended.push(Appended { register, column, name, valid });
+            let zero = if kind == "hr::Text" { "hr::Text(0)" } else { "0" };
+            appended.push(Appended { register, column, name, valid, zero });
         }
         Ok(appended)
     }
@@ -78,6 +81,9 @@ impl Generator<'_> {
                 let entry = format!("hr::entry({table}, {at})");
                 let entry = match (&payload.data, shape.base) {
                     (PayloadData::Bool(_), _) => format!("{entry} != 0"),
+                    (PayloadData::Bytes { width, .. }, _) => {
+                        format!("hr::Text({table} + u64({at}) * {width}u, {width}u)")
+                    }
                     (_, Some(_)) => entry,
                     _ => {
                         let repr = &self.bound.registers[a.register].repr;

@@ -39,7 +39,7 @@ impl Generator<'_> {
         let appended = if late { Vec::new() } else { self.declare_payload(probe)? };
         self.body.open("EACH_ROW(r)");
         for a in &appended {
-            self.body.line(format!("{}[r] = 0;", a.name));
+            self.body.line(format!("{}[r] = {};", a.name, a.zero));
         }
         self.body.line("bool found = false;");
         let null_key = probe.kind == ProbeKind::NullAwareAnti
@@ -183,7 +183,7 @@ impl Generator<'_> {
         let appended = self.declare_payload(probe)?;
         self.body.open("EACH_ROW(r)");
         for a in &appended {
-            self.body.line(format!("{}[r] = 0;", a.name));
+            self.body.line(format!("{}[r] = {};", a.name, a.zero));
         }
         self.body.open("if (alive >> r & 1u)");
         let value = self.value(key)?;

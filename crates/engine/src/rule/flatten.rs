@@ -18,7 +18,7 @@ use headrace_format::arrow::ir_type;
 use headrace_ir::{CompareOp, Expr, Field, ProbeKind};
 use headrace_pipeline::WhyNot;
 
-use super::graph::{Edge, Filtered, Graph, LeafTable, SideJoin};
+use super::graph::{Edge, Filtered, Graph, LeafTable, Paired, SideJoin};
 use super::nodes::{is_window, passes_rows};
 use super::translate::{InputColumn, Subqueries, Translator, compare};
 use crate::catalog::{NotStreamed, Streamed, streamed};
@@ -295,26 +295,29 @@ fn flatten_inner(join: &HashJoinExec, graph: &mut Graph) -> Result<Columns, WhyN
     Ok(left.into_iter().chain(right).collect())
 }
 
-/// All pairs of rows of two sides, one of which has one row at most: that is looked up by a constant.
+/// All pairs of rows of two sides, one of which is one leaf: its rows are looked up by a constant.
 fn flatten_product(
     (left, right): (&Arc<dyn ExecutionPlan>, &Arc<dyn ExecutionPlan>),
     filter: Option<&JoinFilter>,
     graph: &mut Graph,
 ) -> Result<Columns, WhyNot> {
-    if !is_one_row(left) && !is_one_row(right) {
-        return why("a join without an equality, none of whose sides is known to have one row");
-    }
     let first = graph.next_part();
+    let mut is_paired = false;
     let mut side = |plan: &Arc<dyn ExecutionPlan>| {
         let mark = graph.mark();
         let columns = flatten_or_opaque(plan, graph);
-        // What a side is a product of says itself which of them have one row.
-        if let (true, Some(leaf)) = (is_one_row(plan), graph.only_leaf_since(&mark)) {
-            graph.leaves[leaf].one_row = Some(graph.add_part());
+        // What a side is a product of says itself which of its leaves are paired.
+        if let Some(leaf) = graph.only_leaf_since(&mark) {
+            let part = graph.add_part();
+            graph.leaves[leaf].paired = Some(Paired { part, is_one_row: is_one_row(plan) });
+            is_paired = true;
         }
         columns
     };
     let (left, right) = (side(left), side(right));
+    if !is_paired {
+        return why("a join without an equality, both of whose sides are joins themselves");
+    }
     if let Some(condition) = translate_filter(filter, &left, &right, &graph.subqueries)? {
         graph.add_condition(condition, first);
     }

@@ -151,7 +151,8 @@ impl Fusing {
         let left = |child: usize| children[..child].iter().flatten().count();
         behind_tables(&mut planned.program, planned.tables.len(), &left);
         planned.children = children.into_iter().flatten().collect();
-        planned.program = planned.program.with_shared_groups().with_first_of_partitions();
+        planned.program = planned.program.with_shared_groups().with_windows_as_read();
+        planned.program = planned.program.with_first_of_partitions();
         planned
     }
 }

@@ -37,11 +37,19 @@ pub struct Leaf {
     pub filtered: Option<Filtered>,
     /// Whether it is the side of a [`SideJoin`].
     pub is_side: bool,
-    /// Its number as a part, if it has one row at most, which is paired with all rows of the others. Where it has none,
-    /// it removes all.
-    pub one_row: Option<usize>,
+    /// Whether its rows are paired with all rows of the others.
+    pub paired: Option<Paired>,
     /// The graph register of whether a row has a match in it, if that is asked for.
     pub mark: Option<Register>,
+}
+
+/// Of a leaf whose rows are paired with all rows of the others. Where it has none, it removes all.
+#[derive(Clone, Copy, Debug)]
+pub struct Paired {
+    /// Its number as a part.
+    pub part: usize,
+    /// Whether it has one row at most, whatever is in the tables.
+    pub is_one_row: bool,
 }
 
 /// The table of a leaf.
@@ -238,7 +246,7 @@ impl Graph {
             filters: vec![],
             filtered: None,
             is_side: false,
-            one_row: None,
+            paired: None,
             mark: None,
         });
         exprs
@@ -257,9 +265,9 @@ impl Graph {
         let leaf = &mut self.leaves[leaf];
         let columns = fields.into_iter().map(|field| not_list(field, &opaque)).collect();
         let (filters, filtered) = (Vec::new(), None);
-        let Leaf { is_side, one_row, mark, .. } = *leaf;
+        let Leaf { is_side, paired, mark, .. } = *leaf;
         let rows = Err(opaque);
-        *leaf = Leaf { plan, rows, first, columns, filters, filtered, is_side, one_row, mark };
+        *leaf = Leaf { plan, rows, first, columns, filters, filtered, is_side, paired, mark };
         first
     }
 
@@ -317,7 +325,7 @@ impl Graph {
         self.edges.iter().any(|edge| parts.contains(&edge.part))
             || self.conjuncts.iter().any(|conjunct| parts.contains(&conjunct.part))
             || self.side_joins.iter().any(|side| parts.contains(&side.part))
-            || self.leaves.iter().filter_map(|leaf| leaf.one_row).any(|part| parts.contains(&part))
+            || self.leaves.iter().filter_map(|leaf| leaf.paired).any(|it| parts.contains(&it.part))
     }
 
     /// The one leaf that was added since `mark`, if that is all that happened.

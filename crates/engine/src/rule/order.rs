@@ -88,9 +88,10 @@ impl Ordering {
             })?;
             self.place_safe_conjuncts();
             // What can fail waits until nothing else can go on.
-            let progress = self.attach_one_row()
+            let progress = self.attach_paired(true)
                 || self.attach_side_join()
                 || self.attach_inner()?
+                || self.attach_paired(false)
                 || self.place_failing_conjunct();
             if !progress {
                 break;
@@ -105,7 +106,7 @@ impl Ordering {
     /// A leaf is at hand from now on, and has removed what it removes.
     fn join(&mut self, leaf: usize) {
         self.joined[leaf] = true;
-        self.graph.leaves[leaf].one_row = None;
+        self.graph.leaves[leaf].paired = None;
     }
 
     fn not_joined(&self, leaf: usize) -> String {
@@ -225,10 +226,11 @@ impl Ordering {
         Ok(false)
     }
 
-    /// Attaches the first leaf of one row: each row finds it by a constant.
-    fn attach_one_row(&mut self) -> bool {
-        let is_one_row = |leaf: &Leaf| leaf.one_row.is_some();
-        let Some(leaf) = self.graph.leaves.iter().position(is_one_row) else { return false };
+    /// Attaches the first leaf that is paired with all rows: each row finds all of its rows by a constant. Those of one row
+    /// come first, those that may multiply the rows when nothing else makes them fewer.
+    fn attach_paired(&mut self, of_one_row: bool) -> bool {
+        let is_next = |leaf: &Leaf| leaf.paired.is_some_and(|it| it.is_one_row == of_one_row);
+        let Some(leaf) = self.graph.leaves.iter().position(is_next) else { return false };
         self.join(leaf);
         let one = || Expr::Literal(Scalar::int(DataType::Int32, 1));
         self.steps.push(PlannedStep::Probe(PlannedProbe {

@@ -158,13 +158,13 @@ pub fn assemble(
     assembly.finish()
 }
 
-/// The graph in the order of its steps, from the leaf that had best be streamed. Of what is joined through one row alone
+/// The graph in the order of its steps, from the leaf that had best be streamed. Of what is paired with all rows
 /// another leaf may be the only one from which all others are reached.
 fn ordered(graph: Graph, sink: &SinkSpec) -> Result<(Stream, Graph, Vec<PlannedStep>), WhyNot> {
     let mut streams = streams(&graph, sink).into_iter();
     let Some(best) = streams.next() else { return why("no table to stream") };
-    let has_one_row = graph.leaves.iter().any(|leaf| leaf.one_row.is_some());
-    let others = if has_one_row { Some((graph.clone(), streams)) } else { None };
+    let has_paired = graph.leaves.iter().any(|leaf| leaf.paired.is_some());
+    let others = if has_paired { Some((graph.clone(), streams)) } else { None };
     let why_not = match order::ordered(graph, best.leaf) {
         Ok((graph, steps)) => return Ok((best, graph, steps)),
         Err(why_not) => why_not,
@@ -244,7 +244,8 @@ fn streams(graph: &Graph, sink: &SinkSpec) -> Vec<Stream> {
     let mut candidates: Vec<_> = candidates.collect();
     // The last one of equals first.
     candidates.reverse();
-    candidates.sort_by_key(|(i, leaf)| Reverse((leaf.one_row.is_none(), sizes[*i], rows(leaf))));
+    let is_one_row = |leaf: &Leaf| leaf.paired.is_some_and(|it| it.is_one_row);
+    candidates.sort_by_key(|(i, leaf)| Reverse((!is_one_row(leaf), sizes[*i], rows(leaf))));
     let stream = |(leaf, _): (usize, &Leaf)| {
         let smaller_than = (0..sizes.len()).filter(|&other| sizes[other] > sizes[leaf]).collect();
         Stream { leaf, smaller_than }

@@ -27,6 +27,7 @@ use crate::{OutputSpec, Verdict};
 pub use lane::CudaLane;
 pub use pageable::{HostMemory, PageableLane, pageable_slots};
 pub use slots::CudaSlots;
+pub use ways::CudaRegistrar;
 
 /// A buffer of a chunk in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

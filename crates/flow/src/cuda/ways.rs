@@ -17,11 +17,12 @@ const HANDLES_MAX: usize = 256;
 
 /// Pins mappings of files for all devices of the process.
 #[derive(Debug)]
-pub(super) struct CudaRegistrar {
+pub struct CudaRegistrar {
     device: Arc<Device>,
 }
 
 impl CudaRegistrar {
+    /// Through the driver of this device.
     pub fn new(device: &Arc<Device>) -> CudaRegistrar {
         CudaRegistrar { device: device.clone() }
     }

@@ -13,12 +13,14 @@
 //! first pass over a file in memory is faster through slots. Registrations that are kept then fill the link (55
 //! GB/s).
 
+mod files;
 mod helpers;
 mod mapping;
 mod pool;
 
 use std::ops::Range;
 
+pub use files::{RegisteredExtent, RegisteredFiles};
 pub(crate) use helpers::{Registered, Registrars};
 pub(crate) use mapping::SharedMapping;
 pub(crate) use pool::{PieceKey, Refusal, RegisteredPiece};

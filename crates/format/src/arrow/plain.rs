@@ -1,8 +1,9 @@
 //! Values of fixed width as they lie in files: for whoever wants nothing but them, in memory of his own.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use headrace_io::ReadAt;
+use headrace_io::{ReadAt, SourceFile};
 use headrace_ir::Encoding;
 
 use super::table::ArrowTable;
@@ -54,19 +55,16 @@ impl ArrowTable {
         }
     }
 
-    /// Copies the values of some rows of a record batch, as they lie; the file may have changed since, which
-    /// [`check_unchanged`](Self::check_unchanged) tells afterwards.
+    /// Where the values of some rows of a record batch lie: the file, and their bytes there.
     ///
     /// # Errors
-    /// [`FormatError::Argument`] for a column that [`plain_bytes`](Self::plain_bytes) refuses, rows that are not there and memory of
-    /// another size; errors of reading.
-    pub fn read_plain(
+    /// [`FormatError::Argument`]: there are no such rows, or the column does not lie so.
+    pub fn plain_extent(
         &self,
         (file, batch): (usize, usize),
         column: usize,
         rows: Range<u64>,
-        into: &mut [u8],
-    ) -> Result<()> {
+    ) -> Result<(Arc<SourceFile>, Range<u64>)> {
         let argument = |cause: String| FormatError::Argument(cause);
         let field = self.schema().fields().get(column);
         let width = field.and_then(|field| ir_type(field.data_type())?.plain_width_bytes());
@@ -76,21 +74,42 @@ impl ArrowTable {
         };
         self.check_plain((file, batch..batch + 1), column, width).map_err(argument)?;
         let count = rows.end.checked_sub(rows.start);
-        if count.is_none() || rows.end > source.batch_rows(batch) {
+        let (Some(count), true) = (count, rows.end <= source.batch_rows(batch)) else {
             return Err(argument(format!("rows {rows:?} of {}", source.batch_rows(batch))));
+        };
+        if count == 0 {
+            return Ok((source.source(), 0..0));
         }
-        let count = count.unwrap_or(0);
-        if count.checked_mul(width as u64) != Some(into.len() as u64) {
-            return Err(argument(format!("{count} values of {width} bytes in {}", into.len())));
+        let field = self.fields[file][column];
+        let values = source.extents(batch, field, (rows.start, count), None);
+        let values =
+            values.ok_or_else(|| argument(format!("column {column} is not read in place")))?;
+        let first = values.values.offset;
+        Ok((source.source(), first..first.saturating_add(count.saturating_mul(width as u64))))
+    }
+
+    /// Copies the values of some rows of a record batch, as they lie; the file may have changed since, which
+    /// [`check_unchanged`](Self::check_unchanged) tells afterwards.
+    ///
+    /// # Errors
+    /// Those of [`plain_extent`](Self::plain_extent), [`FormatError::Argument`] if `into` has another length, and those of
+    /// reading.
+    pub fn read_plain(
+        &self,
+        place: (usize, usize),
+        column: usize,
+        rows: Range<u64>,
+        into: &mut [u8],
+    ) -> Result<()> {
+        let (source, bytes) = self.plain_extent(place, column, rows)?;
+        if bytes.end - bytes.start != into.len() as u64 {
+            let cause = format!("{} bytes of values in {}", bytes.end - bytes.start, into.len());
+            return Err(FormatError::Argument(cause));
         }
         if into.is_empty() {
             return Ok(());
         }
-        let field = self.fields[file][column];
-        let extents = source.extents(batch, field, (rows.start, count), None);
-        let values =
-            extents.ok_or_else(|| argument(format!("column {column} is not read in place")))?;
-        Ok(source.source().read_exact_at(values.values.offset, into)?)
+        Ok(source.read_exact_at(bytes.start, into)?)
     }
 }
 
@@ -98,7 +117,6 @@ impl ArrowTable {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::path::Path;
-    use std::sync::Arc;
 
     use arrow_array::{
         ArrayRef, FixedSizeBinaryArray, Float32Array, Int64Array, RecordBatch, StringArray,

@@ -242,6 +242,7 @@ fn direct_entries_max(rows: u64, payload: &[BuildColumn<'_>]) -> u64 {
         Repr::I16 | Repr::U16 => 2,
         Repr::F64 | Repr::U64 => 8,
         Repr::I128 => 16,
+        Repr::Bytes(width) => width as u64,
         _ => 4,
     };
     let entry_bytes: u64 = payload.iter().map(value_bytes).sum();

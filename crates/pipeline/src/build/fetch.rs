@@ -65,6 +65,9 @@ fn fetch_data<'a>(column: &'a PayloadColumn, entries: &[u32]) -> Result<Data<'a>
         }
         PayloadData::F64(values) => Data::F64(rows.map(|e| values[e]).collect()),
         PayloadData::I128(values) => Data::I128(rows.map(|e| values[e]).collect()),
+        PayloadData::Bytes { width, raw } => {
+            Data::Bytes(rows.map(|e| &raw[e * width..][..*width]).collect())
+        }
         PayloadData::Bool(values) => Data::Bool(rows.map(|e| values[e] & 1).collect()),
     })
 }

@@ -78,6 +78,15 @@ impl<'a, T: Copy> Places<'a, T> {
     }
 
     /// # Safety
+    /// No other thread may write the same places.
+    unsafe fn write_all(&self, first: usize, values: &[T]) {
+        let end = first.checked_add(values.len());
+        assert!(end.is_some_and(|end| end <= self.count), "entries outside of their build");
+        // SAFETY: the places are of the slice, which is borrowed for this alone; the values are another one's.
+        unsafe { self.start.add(first).copy_from_nonoverlapping(values.as_ptr(), values.len()) }
+    }
+
+    /// # Safety
     /// No other thread may write the same place.
     #[inline(always)]
     unsafe fn write(&self, place: usize, value: T) {
@@ -180,6 +189,7 @@ impl PayloadData {
             Self::U64(values) => values.to_byte_slice(),
             Self::F64(values) => values.to_byte_slice(),
             Self::I128(values) => values.to_byte_slice(),
+            Self::Bytes { raw, .. } => raw,
         }
     }
 
@@ -231,6 +241,9 @@ pub(crate) fn encode(
             (Repr::F32, PayloadData::F64(laid_out.typed(|value: f32| value.into())?), None)
         }
         Repr::I128 => (Repr::I128, PayloadData::I128(laid_out.typed(|value: i128| value)?), None),
+        Repr::Bytes(width) => {
+            (Repr::Bytes(*width), PayloadData::Bytes { width: *width, raw: laid_out.bytes(*width)? }, None)
+        }
         Repr::Bool => {
             let numbers: Numbers<'_> = &|piece, then| column.with_integers(piece, then);
             let truths = placement.place(pieces, u8::MAX, |piece, entries| {
@@ -270,6 +283,35 @@ impl Laid<'_> {
             entries.put(values.iter().map(|&value| convert(value)));
             Ok(())
         })
+    }
+
+    /// Bytes of one length, zeros where there is no row.
+    fn bytes(&self, width: usize) -> Result<Vec<u8>, ExecError> {
+        let mut raw = huge::zeroed(self.placement.entries(self.pieces).saturating_mul(width));
+        let places = &Places::of(&mut raw);
+        self.pieces.map(|piece| {
+            let vector = self.column.of(piece);
+            let Data::Bytes(values) = &vector.data else {
+                return Err(self.column.held_otherwise());
+            };
+            let put = |entries: &mut dyn Iterator<Item = usize>| {
+                for (entry, value) in entries.zip(values) {
+                    assert!(value.len() == width, "a value of another length");
+                    // SAFETY: an entry belongs to one row, as keys are unique, and rows to one piece.
+                    unsafe { places.write_all(entry * width, value) }
+                }
+            };
+            match self.placement {
+                Placement::Rows => put(&mut piece.numbers()),
+                Placement::Keys(UniqueKeys { key, base, .. }) => {
+                    key.with_integers(piece, |keys, _| {
+                        put(&mut keys.iter().map(|&key| entry_of(key, *base)));
+                    })?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(raw)
     }
 
     fn coded(

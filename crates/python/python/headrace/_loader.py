@@ -3,7 +3,8 @@
 What happens to a window of rows::
 
     files ──pread, on threads──► memory ──────────────────────────────────────► arrays, tensors ──► shuffled batches
-                            └──► a few pinned slots ──copies by the GPU──► tensors there ──► shuffled batches
+      │                     └──► a few pinned slots ──copies by the GPU──► tensors there ──► shuffled batches
+      └──once read again: their own pages, registered ──copies by the GPU──► tensors there ──► shuffled batches
 
 Rows of files are read in blocks. The blocks of an epoch come in an order that follows from the seed; a window is as many of
 them as it has rows for, and the batches of a window take its rows in another such order. So a row may come anywhere in the
@@ -18,6 +19,7 @@ import queue
 import threading
 import time
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -52,6 +54,7 @@ def loader(
     drop_last: bool = False,
     threads: int | None = None,
     ahead: int = 2,
+    registered_bytes: int | None = None,
     connection: Connection | None = None,
 ) -> Loader:
     """Batches of the rows of Arrow files, or of a query, as tensors by column.
@@ -61,6 +64,9 @@ def loader(
     one rows come in their order. (A query has one if it says ORDER BY; else its rows come as they are found, and no seed brings them
     back.) Of ``world`` ranks, ``rank`` gets its share of the rows. Columns that are lists of so many floats, or bytes of one
     length, are tensors of two dimensions.
+
+    From its second epoch on, the pages of files are registered with the GPU, which then copies from them without the cores:
+    ``registered_bytes`` of them in the process (half of the memory that is available, as the first loader found it; 0: none).
 
     A loader is iterated once for each epoch; left before its end, it goes on there. :meth:`Loader.state_dict` says where it is, :meth:`Loader.load_state_dict` goes
     there, in another process, too.
@@ -84,7 +90,7 @@ def loader(
     window = max(wanted // batch_size, 1) * batch_size
     reads = threads or min(32, (os.cpu_count() or 1) + 1)
     shared = (batch_size, window, shuffle, rank, world, drop_last, reads, ahead)
-    return Loader(rows, _target(device), *shared)
+    return Loader(rows, _target(device, registered_bytes), *shared)
 
 
 def _is_query(source: Any) -> bool:
@@ -118,6 +124,7 @@ class Loader:
         self._drop_last = drop_last
         self._threads, self._ahead = threads, ahead
         self._epoch, self._batch = 0, 0
+        self._begun = 0
         self._spent = {"bytes": 0, "seconds": 0.0, "waited_s": 0.0, "batches": 0}
 
     def __len__(self) -> int:
@@ -140,19 +147,23 @@ class Loader:
         self._epoch, self._batch = epoch, 0
 
     def report(self) -> dict[str, Any]:
-        """What was delivered so far: bytes, seconds, GB/s (of 10^9 bytes), and how long whoever took the batches waited."""
+        """What was delivered so far: bytes, seconds, GB/s (of 10^9 bytes), how long whoever took the batches waited; and the way: on
+        a GPU, bytes from registered pages and through slots, and why pages were not registered."""
         seconds = self._spent["seconds"]
         gb_per_s = self._spent["bytes"] / seconds / 1e9 if seconds else 0.0
-        return {**self._spent, "gb_per_s": gb_per_s, "way": f"{self._rows.way}, {self._target.way}"}
+        ways = {"way": f"{self._rows.way}, {self._target.way}", **self._target.ways()}
+        return {**self._spent, "gb_per_s": gb_per_s, **ways}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         started = time.perf_counter()
         epoch, begun = self._epoch, self._batch
+        again = self._begun > 0
+        self._begun += 1
         first_window = begun * self._batch_size // self._window_rows
         skipped = begun - first_window * (self._window_rows // self._batch_size)
         windows: queue.Queue[Any] = queue.Queue(self._ahead)
         stop = threading.Event()
-        reading = threading.Thread(target=self._read, args=(epoch, first_window, windows, stop), daemon=True)
+        reading = threading.Thread(target=self._read, args=(epoch, first_window, again, windows, stop), daemon=True)
         reading.start()
         try:
             while True:
@@ -183,23 +194,36 @@ class Loader:
                 except queue.Empty:
                     continue
 
-    def _read(self, epoch: int, first: int, windows: queue.Queue[Any], stop: threading.Event) -> None:
+    def _read(self, epoch: int, first: int, again: bool, windows: queue.Queue[Any], stop: threading.Event) -> None:
         """Reads windows ahead, as long as somebody wants them."""
         try:
             share = (self._rank, self._world)
-            with ThreadPoolExecutor(1) as beside:
-                for number, rows, fill in self._rows.windows(epoch, first, self._window_rows, share, self._seed):
+            found = self._rows.windows(epoch, first, self._window_rows, share, self._seed)
+            with ThreadPoolExecutor(self._rows.orders) as beside:
+                for (number, rows, fill), order in self._ordered(epoch, found, beside):
                     if stop.is_set():
                         return
-                    order = None
-                    if self._seed is not None:
-                        order = beside.submit(_order, rows, self._seed, epoch, 1 + self._rank, number)
-                    memory = self._target.memory(self._rows.columns, rows)
+                    memory = self._target.memory(self._rows.columns, rows, again)
                     fill(memory, self._threads)
                     windows.put(self._target.window(memory, None if order is None else order.result()))
             windows.put(_END)
         except BaseException as error:  # it belongs to whoever iterates
             windows.put(error)
+
+    def _ordered(self, epoch: int, found: Iterator[Any], beside: ThreadPoolExecutor) -> Iterator[tuple[Any, Any]]:
+        """Windows with the orders of their rows, which are made beside, some windows ahead: an order takes as long as a window."""
+        if self._seed is None:
+            yield from ((window, None) for window in found)
+            return
+        pending: deque[tuple[Any, Any]] = deque()
+        for window in found:
+            number, rows, _ = window
+            order = self._target.order_of(rows)
+            words = (self._seed, epoch, 1 + self._rank, number)
+            pending.append((window, beside.submit(_shuffled, order, *words)))
+            if len(pending) > self._rows.orders:
+                yield pending.popleft()
+        yield from pending
 
 
 def _nbytes(values: Any) -> int:
@@ -208,9 +232,12 @@ def _nbytes(values: Any) -> int:
 
 def _order(rows: int, *words: int) -> Any:
     """The numbers below some, in an order that follows from the words."""
-    numpy = importlib.import_module("numpy")
-    order = numpy.empty(rows, numpy.int64)
-    _headrace.shuffle([word & (2**64 - 1) for word in words], order)
+    return _shuffled(importlib.import_module("numpy").empty(rows, "int64"), *words)
+
+
+def _shuffled(order: Any, *words: int) -> Any:
+    """Memory of 64-bit numbers, filled with those below its length, likewise."""
+    _headrace.shuffle([word & (2**64 - 1) for word in words], order.numpy() if hasattr(order, "numpy") else order)
     return order
 
 
@@ -218,6 +245,8 @@ class _Files:
     """Rows of Arrow files, in blocks."""
 
     way = "read by threads as they lie"
+    orders = 4
+    """Windows whose orders are made at once."""
 
     def __init__(self, paths: list[str], columns: Sequence[str] | None, block_rows: int | None) -> None:
         self._chunks = _headrace.Chunks(paths, list(columns) if columns is not None else None)
@@ -286,6 +315,8 @@ class _Query:
     """Rows of a query, in the order in which they come."""
 
     way = "rows of a query, copied once"
+    orders = 1
+    """A window ahead holds its rows."""
 
     def __init__(self, source: Any, columns: Sequence[str] | None, connection: Connection | None) -> None:
         if isinstance(source, str):
@@ -422,7 +453,8 @@ class _Target:
         self._lock = threading.Lock()
         self._free: list[tuple[int, Any]] = []
 
-    def memory(self, columns: list[tuple[str, str, int | None]], rows: int) -> Any:
+    def memory(self, columns: list[tuple[str, str, int | None]], rows: int, again: bool) -> Any:
+        """Memory of a window; again: its rows were read before."""
         widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
         return _Memory(columns, rows, [self._taken(rows * width) for width in widths])
 
@@ -435,6 +467,14 @@ class _Target:
             return found[1]
         numpy = importlib.import_module("numpy")
         return numpy.empty(bytes_, numpy.uint8)
+
+    def order_of(self, rows: int) -> Any:
+        """Memory for the order of so many rows."""
+        return importlib.import_module("numpy").empty(rows, "int64")
+
+    def ways(self) -> dict[str, Any]:
+        """How the bytes went, where there are several ways."""
+        return {}
 
     def give_back(self, memory: _Memory) -> None:
         with self._lock:
@@ -489,11 +529,11 @@ class _Torch(_Target):
         return values.index_select(0, order)
 
 
-class _Slots:
-    """A window of tensors in a GPU's memory, which is read through a few slots of pinned memory."""
+class _Tensors:
+    """A window of tensors in a GPU's memory."""
 
-    def __init__(self, cuda: _Cuda, columns: list[tuple[str, str, int | None]], rows: int) -> None:
-        self.cuda, self.columns, self.rows = cuda, columns, rows
+    def __init__(self, cuda: _Cuda, columns: list[tuple[str, str, int | None]], rows: int, again: bool) -> None:
+        self.cuda, self.columns, self.rows, self.again = cuda, columns, rows, again
         self.host: list[Any] | None = None
         torch = cuda.torch
         widths = [_itemsize(dtype) * (1 if items is None else items) for _, dtype, items in columns]
@@ -501,10 +541,9 @@ class _Slots:
             self.tensors = [torch.empty(rows * width, dtype=torch.uint8, device=cuda.device) for width in widths]
 
     def read(self, chunks: _headrace.Chunks, pieces: list[tuple[int, int, int, int]], threads: int) -> None:
-        """Reads pieces of all columns, in streams of their own: nothing of an earlier window may lie there any more."""
-        self.cuda.stream.synchronize()
+        """Reads pieces of all columns, behind what the stream holds."""
         memory = [(tensor.data_ptr(), tensor.numel()) for tensor in self.tensors]
-        self.cuda.reads.read(chunks, pieces, memory, threads)
+        self.cuda.reads.read(chunks, pieces, memory, threads, self.again)
 
     @property
     def arrays(self) -> list[Any]:
@@ -515,18 +554,25 @@ class _Slots:
 
 
 class _Cuda(_Torch):
-    """Tensors in a GPU's memory: read into pinned slots, from where the GPU fetches them."""
+    """Tensors in a GPU's memory, which fetches them from the files' own pages or from pinned slots."""
 
-    way = "through pinned slots, copied by the GPU"
+    way = "copied by the GPU"
 
-    def __init__(self, torch: Any, device: Any) -> None:
+    def __init__(self, torch: Any, device: Any, registered_bytes: int | None) -> None:
         super().__init__(torch)
         self.device = device
-        self.stream = torch.cuda.Stream(device)
-        self.reads = _headrace.DeviceReads(device.index)
+        self.reads = _headrace.DeviceReads(device.index, registered_bytes)
+        self.stream = torch.cuda.ExternalStream(self.reads.stream, device)
 
-    def memory(self, columns: list[tuple[str, str, int | None]], rows: int) -> Any:
-        return _Slots(self, columns, rows)
+    def memory(self, columns: list[tuple[str, str, int | None]], rows: int, again: bool) -> Any:
+        return _Tensors(self, columns, rows, again)
+
+    def order_of(self, rows: int) -> Any:
+        return self.torch.empty(rows, dtype=self.torch.int64, pin_memory=True)
+
+    def ways(self) -> dict[str, Any]:
+        registered, slots, refusal = self.reads.ways()
+        return {"registered_bytes": registered, "slots_bytes": slots, "not_registered": refusal}
 
     def window(self, memory: Any, order: Any) -> Any:
         torch = self.torch
@@ -539,7 +585,7 @@ class _Cuda(_Torch):
                 values = memory.tensors[at].view(getattr(torch, dtype))
                 tensors[name] = values if items is None else values.view(memory.rows, items)
             if order is not None:
-                order = torch.from_numpy(order).to(self.device)
+                order = order.to(self.device, non_blocking=True)
             ready = torch.cuda.Event()
             ready.record(self.stream)
         return memory, tensors, order, ready
@@ -552,10 +598,10 @@ class _Cuda(_Torch):
             values.record_stream(current)
 
     def done(self, memory: Any, order: Any) -> None:
-        """Its slots were given back as soon as they were copied."""
+        """Whoever holds its tensors holds their memory."""
 
 
-def _target(device: Any) -> _Target:
+def _target(device: Any, registered_bytes: int | None) -> _Target:
     if device is None:
         return _Target()
     try:
@@ -568,5 +614,5 @@ def _target(device: Any) -> _Target:
     if found.type == "cuda":
         if not torch.cuda.is_available():
             raise InterfaceError(f"device {device!r}: torch sees no GPU")
-        return _Cuda(torch, torch.device("cuda", found.index or 0))
+        return _Cuda(torch, torch.device("cuda", found.index or 0), registered_bytes)
     raise NotSupportedError(f"device {device!r}: tensors are made for cpu and cuda")
