@@ -70,8 +70,8 @@ mod writers;
 pub use cache::{HostCache, HostCacheStats};
 pub use cancel::CancelToken;
 pub use cuda::{
-    CudaLane, CudaRegistrar, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, HostMemory, More, PageableLane,
-    SlotChunk, pageable_slots,
+    CudaLane, CudaRegistrar, CudaSlots, DeviceOutput, DeviceProgram, DeviceSlice, HostMemory, More,
+    PageableLane, SlotChunk, pageable_slots,
 };
 pub use error::RaceError;
 pub use headrace_io::{

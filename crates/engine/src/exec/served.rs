@@ -1,12 +1,11 @@
 //! Runs in the process that owns the GPUs: which programs go there, and what comes back.
 //!
 //! A program goes there if all of its tables are Arrow files of this machine, which that process can open by itself. Its
-//! answer comes back in batches. If the process refuses the program, or is gone before the first row, the program runs
+//! answer comes back in batches. If the process refuses the program, or is gone before the first row was passed on, the program runs
 //! here; why is in the report.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::record_batch::RecordBatch;
@@ -23,6 +22,10 @@ use headrace_service::protocol::{self, Files};
 
 /// With `auto`, a program that reads fewer bytes than this runs here: the cores are done before a few messages have gone to and fro.
 const SERVED_BYTES_MIN: u64 = 16 << 20;
+
+/// So many bytes of an answer are held back, in the first moments of a run.
+const HELD_BYTES_MAX: usize = 4 << 20;
+const HELD_FOR: Duration = Duration::from_millis(250);
 
 /// How long a service may take to begin anew, and how often it is looked for.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(10);
@@ -125,23 +128,26 @@ pub fn run(
         settings: settings.clone(),
         session: Some(std::process::id()),
     };
-    let (has_emitted, is_wanted) = (AtomicBool::new(false), AtomicBool::new(true));
-    let mut emit = |batch| {
-        has_emitted.store(true, Ordering::Relaxed);
-        let wanted = emit(batch);
-        is_wanted.store(wanted, Ordering::Relaxed);
-        wanted
+    let mut answer = Answer {
+        emit,
+        began: Instant::now(),
+        held: Vec::new(),
+        has_emitted: false,
+        is_wanted: true,
     };
-    match client::run_files(connection, run, token, &mut emit) {
+    let ran = client::run_files(connection, run, token, &mut |batch| answer.take(batch));
+    if ran.is_ok() {
+        answer.pass_on();
+    }
+    let Answer { has_emitted, is_wanted, .. } = answer;
+    match ran {
         Ok(finished) => {
             let protocol::Finished { report, device, queued_ms, .. } = finished;
             let served = Some(Served { pid, device, queued_ms });
             Ok(Outcome::Ran(Box::new(RunReport { served, ..report })))
         }
-        Err(_) if token.is_cancelled() || !is_wanted.into_inner() => {
-            Err(ExecError::Cancelled.into())
-        }
-        Err(failure) if failure.is_of_the_place() && !has_emitted.into_inner() => {
+        Err(_) if token.is_cancelled() || !is_wanted => Err(ExecError::Cancelled.into()),
+        Err(failure) if failure.is_of_the_place() && !has_emitted => {
             let gpus_are_taken = failure.class.is_some();
             Ok(Outcome::NotThere { why: WhyNot::new(failure.message), gpus_are_taken })
         }
@@ -150,6 +156,35 @@ pub fn run(
                 wait_for_the_next(settings, token);
             }
             Err(error(failure))
+        }
+    }
+}
+
+/// The rows of an answer as they come. Those of a short run are held back until its end: if the service goes meanwhile, which
+/// another session's function may be to blame for, the program runs again, and nobody has seen a row twice.
+struct Answer<'a> {
+    emit: &'a (dyn Fn(RecordBatch) -> bool + Send + Sync),
+    began: Instant,
+    held: Vec<RecordBatch>,
+    has_emitted: bool,
+    is_wanted: bool,
+}
+
+impl Answer<'_> {
+    /// Takes a batch; whether more are wanted.
+    fn take(&mut self, batch: RecordBatch) -> bool {
+        self.held.push(batch);
+        let bytes: usize = self.held.iter().map(RecordBatch::get_array_memory_size).sum();
+        if bytes > HELD_BYTES_MAX || self.began.elapsed() > HELD_FOR {
+            self.pass_on();
+        }
+        self.is_wanted
+    }
+
+    fn pass_on(&mut self) {
+        for batch in std::mem::take(&mut self.held) {
+            self.has_emitted = true;
+            self.is_wanted = self.is_wanted && (self.emit)(batch);
         }
     }
 }

@@ -156,8 +156,7 @@ mod tests {
     fn an_extent_is_registered_beside_and_found_the_next_time() {
         let (_kept, file) = file(10_000);
         let pool = RegisteredPool::with_pieces(1 << 20, 4096);
-        let files =
-            RegisteredFiles::new(&pool, Arc::new(Pretended { refuses: false })).unwrap();
+        let files = RegisteredFiles::new(&pool, Arc::new(Pretended { refuses: false })).unwrap();
         assert!(files.extent(&file, (4000, 200), false).is_none());
         assert_eq!(pool.stats().held_bytes, 0, "nobody asked for it");
         assert!(files.extent(&file, (4000, 200), true).is_none());
@@ -186,8 +185,7 @@ mod tests {
         assert!(files.extent(&file, (0, 10), true).is_none());
         assert!(files.refusal().unwrap().contains("no more memory is locked"));
         let small = RegisteredPool::with_pieces(4096, 4096);
-        let files =
-            RegisteredFiles::new(&small, Arc::new(Pretended { refuses: false })).unwrap();
+        let files = RegisteredFiles::new(&small, Arc::new(Pretended { refuses: false })).unwrap();
         assert!(files.extent(&file, (0, 10_000), true).is_none());
         until(|| files.refusal().is_some());
         assert!(files.refusal().unwrap().contains("4096 bytes that may be registered"));

@@ -241,9 +241,11 @@ pub(crate) fn encode(
             (Repr::F32, PayloadData::F64(laid_out.typed(|value: f32| value.into())?), None)
         }
         Repr::I128 => (Repr::I128, PayloadData::I128(laid_out.typed(|value: i128| value)?), None),
-        Repr::Bytes(width) => {
-            (Repr::Bytes(*width), PayloadData::Bytes { width: *width, raw: laid_out.bytes(*width)? }, None)
-        }
+        Repr::Bytes(width) => (
+            Repr::Bytes(*width),
+            PayloadData::Bytes { width: *width, raw: laid_out.bytes(*width)? },
+            None,
+        ),
         Repr::Bool => {
             let numbers: Numbers<'_> = &|piece, then| column.with_integers(piece, then);
             let truths = placement.place(pieces, u8::MAX, |piece, entries| {

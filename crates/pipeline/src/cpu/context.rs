@@ -192,8 +192,18 @@ impl<'a> Context<'a> {
             },
             None => Rc::new(self.load(register)?),
         };
-        self.frames[top].slots[register] = Slot::Vector(Rc::clone(&vector));
+        let kept = self.first_of_same(found.map_or(0, |depth| depth + 1).min(top));
+        self.frames[kept].slots[register] = Slot::Vector(Rc::clone(&vector));
         Ok(vector)
+    }
+
+    /// The lowest frame from `depth` on that has the same rows as the top one: what is kept there outlives the frames above.
+    fn first_of_same(&self, depth: usize) -> usize {
+        let mut lowest = self.frames.len() - 1;
+        while lowest > depth && self.frames[lowest].from_parent.is_none() {
+            lowest -= 1;
+        }
+        lowest
     }
 
     /// The value of a decimal register in 64 bits; `None`: it does not fit.

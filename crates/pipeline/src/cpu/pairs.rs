@@ -41,11 +41,16 @@ const SHORT_CHAIN: usize = 64;
 /// .. so many of them.
 const BLOCK_ROWS: usize = 64;
 
+/// So many rows of one key are paired with each of its entries at once.
+const TOGETHER_ROWS: usize = 64;
+
 /// Matched pairs in portions.
 pub struct PairStream<'a> {
     probe: &'a BoundProbe,
     /// First entry of each streamed row, or [`NO_MATCH`].
     heads: Vec<u32>,
+    /// The next entry of all rows, where they have the same key: their columns are read where they are.
+    of_all: Option<u32>,
     row: usize,
     /// Next entry of `row`, if its chain has been begun.
     entry: Option<u32>,
@@ -54,7 +59,10 @@ pub struct PairStream<'a> {
 impl<'a> PairStream<'a> {
     /// Those of streamed rows whose first entries are `heads`.
     pub fn new(probe: &'a BoundProbe, heads: Vec<u32>) -> Self {
-        Self { probe, heads, row: 0, entry: None }
+        let first = heads.first().copied().filter(|_| heads.len() >= TOGETHER_ROWS);
+        let of_all = first.filter(|first| heads.iter().all(|head| head == first));
+        let row = if of_all.is_some() { heads.len() } else { 0 };
+        Self { probe, heads, of_all: of_all.filter(|first| *first != NO_MATCH), row, entry: None }
     }
 
     /// The next pairs; empty at the end.
@@ -107,6 +115,13 @@ impl<'a> PairStream<'a> {
     /// Pushes a frame with the next pairs that satisfy the residual; `None` at the end.
     /// Otherwise the rows of the frame below that it holds.
     pub fn push_next(&mut self, context: &mut Context<'a>) -> Result<Option<Vec<u32>>, ExecError> {
+        if let Some(entry) = self.of_all {
+            self.of_all = Some(next_of(self.probe, entry)).filter(|next| *next != NO_MATCH);
+            context.push_same();
+            set_payload(context, self.probe, vec![entry; self.heads.len()], None);
+            let rows = (0..self.heads.len() as u32).collect();
+            return satisfying(context, self.probe, rows).map(Some);
+        }
         let (rows, entries) = self.next_pairs();
         if rows.is_empty() {
             return Ok(None);
@@ -169,6 +184,15 @@ pub fn push_pairs<'a>(
 ) -> Result<Vec<u32>, ExecError> {
     context.push(rows.clone());
     set_payload(context, probe, entries, None);
+    satisfying(context, probe, rows)
+}
+
+/// Pushes a frame with those pairs of the current one that satisfy the residual, and answers their streamed rows.
+fn satisfying<'a>(
+    context: &mut Context<'a>,
+    probe: &'a BoundProbe,
+    rows: Vec<u32>,
+) -> Result<Vec<u32>, ExecError> {
     let Some(residual) = &probe.residual else { return Ok(rows) };
     let truth = eval(context, residual)?;
     let kept = positions(&truth_bytes(&truth, rows.len()));
