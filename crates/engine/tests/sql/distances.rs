@@ -152,6 +152,42 @@ async fn pipelines_and_the_planner_have_the_same_bits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_nearest_of_each_of_several_are_found_at_once() {
+    let (pipelines, _one) = session(Processor::Cpu);
+    let (planner, _other) = session(Processor::Off);
+    let several = "(select id, fp, v from compounds where id % 400 < 2) q cross join compounds c";
+    for sql in [
+        format!(
+            "select q, c, d from (
+               select q.id as q, c.id as c, tanimoto(q.fp, c.fp) as d,
+                      row_number() over (partition by q.id order by tanimoto(q.fp, c.fp) desc, c.id) as r
+               from {several} where q.fp is not null and c.fp is not null)
+             where r <= 5 order by q, d desc, c"
+        ),
+        format!(
+            "select q, c, d from (
+               select q, c, d, rank() over (partition by q order by d, c) as r
+               from (select q.id as q, c.id as c, l2_distance(q.v, c.v) as d from {several}))
+             where r <= 5 order by q, d, c"
+        ),
+        format!(
+            "select q.id, max(tanimoto(q.fp, c.fp)), min(l2_distance(q.v, c.v)), count(*)
+             from {several} where q.id <> c.id group by q.id order by q.id"
+        ),
+        format!(
+            "select q.id, c.id, q.fp, q.v from {several} where hamming_distance(q.fp, c.fp) < 25 order by 1, 2"
+        ),
+        "select c.id, q.fp, q.v, tanimoto(c.fp, q.fp) from compounds c left join
+           (select * from compounds where id % 3 = 0) q on c.id = q.id + 1 order by c.id"
+            .to_string(),
+    ] {
+        let (mine, theirs) = (answer(&pipelines, &sql).await, answer(&planner, &sql).await);
+        assert_eq!(mine.columns(), theirs.columns(), "{sql}");
+        assert!(mine.num_rows() > 5, "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_pipelines_do_not_take_the_planner_answers() {
     let (forbidding, _one) = session(Processor::Cpu);
     let settings = Settings { fallback: Fallback::Allow, ..forbidding.settings() };
@@ -209,4 +245,9 @@ async fn a_list_of_which_an_item_is_null_has_no_distance() {
     assert_eq!((distances.value(0), distances.is_null(1)), (0.0, true));
     let last = batch.column(0).as_fixed_size_list().value(1);
     assert!(last.is_null(0) && last.is_valid(1));
+    let sql = "select count(*), count(l2_distance(a.v, b.v)) from t a cross join t b";
+    let (batches, _) = session.sql(sql).await.unwrap().collect().await.unwrap();
+    let counts =
+        [0, 1].map(|column| batches[0].column(column).as_primitive::<Int64Type>().value(0));
+    assert_eq!(counts, [4, 1]);
 }

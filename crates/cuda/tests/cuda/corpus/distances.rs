@@ -1,9 +1,105 @@
 //! Bytes and vectors, and how alike they are.
 
+use arrow_array::{FixedSizeBinaryArray, FixedSizeListArray, Float32Array};
 use headrace_ir::Value;
 use headrace_ir::function::Function;
 
 use super::*;
+
+/// Builds of the corpus behind those by wide keys: rows that are paired with all, and rows by `b`.
+const PAIRED: usize = super::EMPTY + 10;
+const PRINTS: usize = PAIRED + 1;
+
+fn types() -> [DataType; 3] {
+    ["p", "q", "v"].map(|of| reg(of).data_type())
+}
+
+/// Bytes and vectors beside keys, some of them NULL.
+pub fn builds() -> Vec<Arc<BuildTable>> {
+    let payload = ["p", "q", "v"].into_iter().zip(types());
+    let payload: Vec<_> = payload.map(|(name, of)| Field::new(name, of, name != "q")).collect();
+    let key = [Field::new("key", DataType::Int32, false)];
+    let bytes = |row: i32, count: i32| (0..count).map(move |i| (row * 89 + i * 57 + 3) as u8);
+    let of = |name: &str, keys: Vec<i32>, domain: i32| {
+        let rows = || 0..keys.len() as i32;
+        let wide = rows().map(|row| (row % 4 != 2).then(|| bytes(row, 32).collect::<Vec<_>>()));
+        let narrow = rows().map(|row| bytes(row, 7).collect::<Vec<_>>());
+        let floats = rows().flat_map(|row| (0..12).map(move |i| (row * i) as f32 * 1.7 - 31.5));
+        let item =
+            Arc::new(arrow_schema::Field::new_list_field(arrow_schema::DataType::Float32, false));
+        let valid = arrow_buffer::NullBuffer::from_iter(rows().map(|row| row % 5 != 1));
+        let floats: ArrayRef = Arc::new(Float32Array::from_iter_values(floats));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(keys.iter().map(|key| key % domain).collect::<Int32Array>()),
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(wide, 32).unwrap()),
+            Arc::new(FixedSizeBinaryArray::try_from_iter(narrow).unwrap()),
+            Arc::new(FixedSizeListArray::new(item, 12, floats, Some(valid))),
+        ];
+        Arc::new(build(name, &key, &payload, columns))
+    };
+    vec![of("paired", vec![1; 7], 2), of("prints", (0..300).map(|k| k * 2).collect(), 1000)]
+}
+
+/// Pairs with rows of builds that hold bytes.
+fn pairs() -> Vec<Case> {
+    let [p, q, v] = types();
+    let of =
+        |at: usize, of: &DataType, nullable, name: &str| appended(at, of.clone(), nullable, name);
+    let alike = |nullable| {
+        vec![
+            ("alike", apply(Function::Tanimoto, vec![reg("p"), of(0, &p, true, "p")])),
+            ("apart", apply(Function::HammingDistance, vec![reg("q"), of(1, &q, nullable, "q")])),
+            ("far", apply(Function::L2Distance, vec![reg("v"), of(2, &v, true, "v")])),
+        ]
+    };
+    let all = || probe(PAIRED, ProbeKind::Inner, vec![i32s(1)], vec![0, 1, 2]);
+    let few = || Step::Filter(lt(reg("a"), i32s(40)));
+    let case = |name, steps, sink| Case { name, steps, sink };
+    let largest = |column: (&str, Expr)| call(AggregateFunction::Max, Some(column.1));
+    let [of_bits, of_bytes, of_floats] = [0, 1, 2].map(|at| alike(false)[at].clone());
+    vec![
+        case("all pairs of bits", vec![few(), all()], rows(alike(false)[..2].to_vec())),
+        case("all pairs of vectors", vec![few(), all()], rows(alike(false)[2..].to_vec())),
+        case(
+            "all pairs, and what they are made of",
+            vec![few(), all()],
+            rows(vec![
+                ("p", of(0, &p, true, "p")),
+                ("q", of(1, &q, false, "q")),
+                ("v", of(2, &v, true, "v")),
+                ("a", reg("a")),
+            ]),
+        ),
+        case(
+            "pairs under a condition",
+            vec![all(), Step::Filter(lt(of_bytes.1.clone(), int(DataType::Int64, 25)))],
+            aggregate(vec![], vec![count(), sum(reg("a"))]),
+        ),
+        case(
+            "the nearest of each of several",
+            vec![all()],
+            aggregate(
+                vec![("q", of(1, &q, false, "q"))],
+                vec![count(), largest(of_bits), largest(of_floats)],
+            ),
+        ),
+        case(
+            "likeness of a match",
+            vec![few(), probe(PRINTS, ProbeKind::Inner, vec![reg("b")], vec![0, 1, 2])],
+            rows(alike(false)),
+        ),
+        case(
+            "likeness of a match, if any",
+            vec![few(), probe(PRINTS, ProbeKind::Left, vec![reg("b")], vec![0, 1, 2])],
+            rows(alike(true)),
+        ),
+        case(
+            "no match's bytes",
+            vec![few(), probe(PRINTS, ProbeKind::Left, vec![reg("b")], vec![0, 1])],
+            rows(vec![("p", of(0, &p, true, "p")), ("q", of(1, &q, true, "q")), ("a", reg("a"))]),
+        ),
+    ]
+}
 
 fn apply(function: Function, arguments: Vec<Expr>) -> Expr {
     let types: Vec<_> = arguments.iter().map(Expr::data_type).collect();
@@ -31,6 +127,10 @@ fn between(function: Function, of: &str) -> Expr {
 }
 
 pub fn distances() -> Vec<Case> {
+    [alone(), pairs()].concat()
+}
+
+fn alone() -> Vec<Case> {
     let compute = |name: &'static str, list: Vec<(&'static str, Expr)>| Case {
         name,
         steps: vec![Step::Filter(lt(reg("a"), i32s(40)))],

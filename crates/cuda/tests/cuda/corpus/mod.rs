@@ -213,7 +213,7 @@ fn far_key() -> Expr {
 
 /// All builds, in the order of their numbers.
 pub fn builds() -> Vec<Arc<BuildTable>> {
-    [builds::builds(), wide_keys::builds()].concat()
+    [builds::builds(), wide_keys::builds(), distances::builds()].concat()
 }
 
 /// All cases.
