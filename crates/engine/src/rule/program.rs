@@ -235,10 +235,19 @@ pub(super) struct Stream {
     pub smaller_than: Vec<usize>,
 }
 
+/// Of the rows of a leaf that are paired with all others, a condition is taken to leave one of so many: they are few, or there would
+/// be no end of pairs.
+const PAIRED_LEFT: u64 = 64;
+
 /// The leaves that may be streamed: the one with the most bytes first, a table if it has one; of one row only behind others.
 fn streams(graph: &Graph, sink: &SinkSpec) -> Vec<Stream> {
     let used = used_registers(graph, sink);
-    let sizes: Vec<_> = graph.leaves.iter().map(|leaf| leaf_bytes(leaf, &used)).collect();
+    let left = |leaf: &Leaf| match leaf.paired {
+        Some(_) if !leaf.filters.is_empty() || leaf.filtered.is_some() => PAIRED_LEFT,
+        _ => 1,
+    };
+    let size = |leaf: &Leaf| leaf_bytes(leaf, &used) / left(leaf);
+    let sizes: Vec<_> = graph.leaves.iter().map(size).collect();
     let rows = |leaf: &Leaf| leaf.table_rows().unwrap_or(0);
     let candidates = graph.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.is_side);
     let mut candidates: Vec<_> = candidates.collect();

@@ -185,6 +185,22 @@ async fn the_nearest_of_each_of_several_are_found_at_once() {
         assert_eq!(mine.columns(), theirs.columns(), "{sql}");
         assert!(mine.num_rows() > 5, "{sql}");
     }
+    // Those that a condition leaves are looked up, wherever they stand, and whatever is read of them.
+    let asked = "(select id, fp from compounds where id < 9) q";
+    for pairs in
+        [format!("compounds c cross join {asked}"), format!("{asked} cross join compounds c")]
+    {
+        let sql =
+            format!("explain select q.id, max(tanimoto(q.fp, c.fp)) from {pairs} group by q.id");
+        let (rows, _) = pipelines.sql(&sql).await.unwrap().collect().await.unwrap();
+        let plan =
+            datafusion::arrow::util::pretty::pretty_format_batches(&rows).unwrap().to_string();
+        let lines: Vec<&str> = plan.lines().collect();
+        let at = |what: &str| lines.iter().position(|line| line.contains(what));
+        let (build, filter, probe) =
+            (at("build compounds"), at("filter id < 9"), at("probe compounds"));
+        assert!(build.is_some() && build < filter && filter < probe, "{plan}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
