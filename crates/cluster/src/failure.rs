@@ -98,8 +98,7 @@ mod tests {
     #[test]
     fn errors_are_heard_as_they_were_told() {
         let message = "/data/\"a\".arrow: 100% gone <\\>\nhint: bring it back é";
-        let error =
-            RunError::Elsewhere { class: ErrorClass::FileChanged, message: message.into() };
+        let error = RunError::Elsewhere { class: ErrorClass::FileChanged, message: message.into() };
         let told = told(error);
         // As they pass through several hands.
         let passed = format!("Job x failed: stage 1: {:?}", format!("{told:?}"));
@@ -126,7 +125,9 @@ mod tests {
 
     #[test]
     fn what_is_not_ours_is_told_as_it_is() {
-        for text in ["no executor", "<headrace Io>", "<headrace Io>%</headrace>", "<headrace x>y</headrace>"] {
+        for text in [
+            "no executor", "<headrace Io>", "<headrace Io>%</headrace>", "<headrace x>y</headrace>",
+        ] {
             let heard = heard(exec_datafusion_err!("{text}")).to_string();
             assert!(heard.contains("the cluster failed") && heard.contains(text), "{heard}");
         }

@@ -131,7 +131,10 @@ pub fn ranges(table: &PortableTable, rows: &[ShareRow]) -> Result<BatchRanges> {
         let number = numbers.get(&row.path).copied();
         let known = number.filter(|&number| table.files[number].version == row.version);
         let Some(number) = known else {
-            return exec_err!("a share is of {}, which is no file of its table", row.path.display());
+            return exec_err!(
+                "a share is of {}, which is no file of its table",
+                row.path.display()
+            );
         };
         ranges.add(number, row.batches.clone());
     }

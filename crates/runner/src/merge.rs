@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use headrace_flow::CancelToken;
 use headrace_ir::{Program, Scalar};
-use headrace_pipeline::bind::bind_merge;
 use headrace_pipeline::Bound;
+use headrace_pipeline::bind::bind_merge;
 use headrace_pipeline::partial::{PartialMerge, PartialSchema};
 
 use crate::error::RunError;

@@ -1,6 +1,5 @@
 //! Tables as other machines open them.
 
-
 use super::table::ArrowTable;
 use crate::description::Constants;
 use crate::error::{FormatError, Result};

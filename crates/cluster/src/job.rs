@@ -1,0 +1,149 @@
+//! The node that has a part of a plan run by the cluster.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ballista_core::execution_plans::execute_physical_plan;
+use ballista_core::extension::SessionConfigExt;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties, displayable,
+};
+use datafusion_proto::physical_plan::AsExecutionPlan;
+use datafusion_proto::protobuf::PhysicalPlanNode;
+use futures::TryStreamExt;
+use prost::Message;
+
+use crate::codec::ClusterCodec;
+use crate::failure::heard;
+use crate::settings::{MESSAGE_BYTES_MAX, greet, session_config, url};
+
+/// The rest of a message: the settings beside a plan.
+const REST_BYTES: usize = 1 << 20;
+
+/// The node. It has no children here: what it sends runs elsewhere.
+#[derive(Clone, Debug)]
+pub struct ClusterExec {
+    scheduler: SocketAddr,
+    plan: Arc<dyn ExecutionPlan>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// Whether a plan can be sent.
+///
+/// # Errors
+/// Why not.
+pub fn check_sent(plan: &Arc<dyn ExecutionPlan>) -> Result<(), String> {
+    let codec = ClusterCodec::default();
+    let sent = PhysicalPlanNode::try_from_physical_plan(Arc::clone(plan), &codec);
+    let bytes = sent.map_err(|error| format!("it cannot be sent: {error}"))?.encoded_len();
+    match bytes + REST_BYTES > MESSAGE_BYTES_MAX {
+        true => Err(format!("its plan takes {bytes} bytes, more than a message may")),
+        false => Ok(()),
+    }
+}
+
+impl ClusterExec {
+    /// A node in place of a plan of one partition.
+    pub fn new(scheduler: SocketAddr, plan: Arc<dyn ExecutionPlan>) -> Self {
+        Self { scheduler, plan, metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    async fn start(self) -> Result<SendableRecordBatchStream> {
+        greet(self.scheduler).await.map_err(|cause| exec_datafusion_err!("{cause}"))?;
+        let config = session_config();
+        let ballista = config.ballista_config();
+        // Each has a session of its own there, with nothing of another one's.
+        let session = uuid::Uuid::new_v4().to_string();
+        let codec = ClusterCodec::default();
+        let sent = execute_physical_plan::<PhysicalPlanNode>(
+            url(self.scheduler),
+            &ballista,
+            Arc::clone(&self.plan),
+            &codec,
+            session,
+            config,
+        );
+        let rows = sent.await.map_err(heard)?.map_err(heard);
+        let (schema, rows_out) =
+            (self.plan.schema(), MetricBuilder::new(&self.metrics).output_rows(0));
+        let rows = rows.and_then(move |batch| {
+            rows_out.add(batch.num_rows());
+            let same = batch.schema().fields() == schema.fields();
+            let schema = Arc::clone(&schema);
+            async move {
+                match same {
+                    true => Ok(batch.with_schema(schema)?),
+                    false => exec_err!("the cluster's rows have other columns than were planned"),
+                }
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.plan.schema(), rows)))
+    }
+}
+
+impl DisplayAs for ClusterExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClusterExec: scheduler={}", self.scheduler)?;
+        let plan = displayable(self.plan.as_ref()).indent(false).to_string();
+        plan.lines().try_for_each(|line| write!(f, "\n          {line}"))
+    }
+}
+
+impl ExecutionPlan for ClusterExec {
+    fn name(&self) -> &str {
+        "ClusterExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.plan.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::new(self.scheduler, Arc::clone(&self.plan))))
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("ClusterExec has one partition, not {partition}");
+        }
+        let started = futures::stream::once(self.clone().start()).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.plan.schema(), started)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
