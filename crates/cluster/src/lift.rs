@@ -13,6 +13,7 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -32,12 +33,17 @@ pub fn is_lifted(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<CoalescePartitionsExec>()
         || node.is::<GlobalLimitExec>()
         || node.is::<LocalLimitExec>()
+        || node.is::<CooperativeExec>()
 }
 
 /// Whether an expression is of columns, constants and comparisons alone.
 fn is_plain(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let is_comparison = |operator: &Operator| {
-        operator.is_comparison_operator() || matches!(operator, Operator::And | Operator::Or)
+        use Operator::{And, Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq, Or};
+        matches!(
+            operator,
+            Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom | And | Or
+        )
     };
     let mut all = true;
     let walked = expr.apply(|part| {

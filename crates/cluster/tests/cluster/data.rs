@@ -33,18 +33,32 @@ fn facts(rows: std::ops::Range<i64>) -> RecordBatch {
                 rows.clone().map(|id| (id % 11 != 0).then_some((id % 7) as i32)),
             )),
         ),
-        ("many", Arc::new(Int64Array::from_iter_values(rows.clone().map(|id| number(id) % 50_000)))),
-        ("name", Arc::new(StringArray::from_iter_values(of(|id| id % 97).map(|n| format!("name {n}"))))),
+        (
+            "many",
+            Arc::new(Int64Array::from_iter_values(rows.clone().map(|id| number(id) % 50_000))),
+        ),
+        (
+            "name",
+            Arc::new(StringArray::from_iter_values(of(|id| id % 97).map(|n| format!("name {n}")))),
+        ),
         (
             "price",
             Arc::new(
-                Decimal128Array::from_iter_values(rows.clone().map(|id| i128::from(number(id)) - 999))
-                    .with_precision_and_scale(12, 2)
-                    .unwrap(),
+                Decimal128Array::from_iter_values(
+                    rows.clone().map(|id| i128::from(number(id)) - 999),
+                )
+                .with_precision_and_scale(12, 2)
+                .unwrap(),
             ),
         ),
-        ("amount", Arc::new(Int64Array::from_iter_values(rows.clone().map(|id| number(id) % 1000)))),
-        ("day", Arc::new(Date32Array::from_iter_values(of(|id| id % 400).map(|n| 19_000 + n as i32)))),
+        (
+            "amount",
+            Arc::new(Int64Array::from_iter_values(rows.clone().map(|id| number(id) % 1000))),
+        ),
+        (
+            "day",
+            Arc::new(Date32Array::from_iter_values(of(|id| id % 400).map(|n| 19_000 + n as i32))),
+        ),
         (
             "float",
             Arc::new(Float64Array::from_iter_values(

@@ -58,11 +58,7 @@ pub struct Cluster {
 impl Cluster {
     pub fn start(executors: usize) -> Self {
         let (scheduler, said) = Running::start(&[
-            "scheduler",
-            "--listen",
-            "127.0.0.1:0",
-            "--executor-timeout",
-            EXECUTOR_TIMEOUT,
+            "scheduler", "--listen", "127.0.0.1:0", "--executor-timeout", EXECUTOR_TIMEOUT,
         ]);
         let address = said.split_whitespace().nth(2).unwrap_or_else(|| panic!("{said}"));
         let mut cluster = Self {
