@@ -32,7 +32,8 @@ pub async fn run(args: &QueryArgs) -> Result<(), String> {
     let shares = args.shares.map(|shares| shares as usize);
     distribute(&session, ClusterRule { scheduler: args.cluster, shares });
     for path in &args.data {
-        session.register_place(path).await.map_err(|error| told(&error))?;
+        let placed = |error| format!("{}: {}", path.display(), told(&error));
+        session.register_place(path).await.map_err(placed)?;
     }
     let failed =
         |error: DataFusionError| text(Failure::of_statement(&session, &args.sql, &error, &LEVERS));
