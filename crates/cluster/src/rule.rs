@@ -8,10 +8,13 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use headrace_engine::exec::PipelineExec;
+use headrace_engine::scan::HeadraceScanExec;
 
 use crate::home::AtHomeExec;
 use crate::job::{ClusterExec, check_sent};
@@ -35,6 +38,10 @@ enum Placed {
 
 impl ClusterRule {
     fn place(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Placed> {
+        if reads_files(&plan) {
+            let why = "the planner reads these files, and no pipeline".to_string();
+            return Ok(Placed::Here(Arc::new(AtHomeExec::new(plan, why))));
+        }
         let Some(pipeline) = plan.downcast_ref::<PipelineExec>() else {
             return self.place_above(plan);
         };
@@ -76,6 +83,13 @@ impl ClusterRule {
             Placed::Cluster(plan) => Arc::new(ClusterExec::new(self.scheduler, plan)),
         }
     }
+}
+
+/// Whether a plan is a scan of files, which is no leaf that could be divided.
+fn reads_files(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_of_files =
+        |scan: &DataSourceExec| scan.data_source().downcast_ref::<FileScanConfig>().is_some();
+    plan.is::<HeadraceScanExec>() || plan.downcast_ref::<DataSourceExec>().is_some_and(is_of_files)
 }
 
 fn with_children(
