@@ -70,6 +70,7 @@ pub struct QueryArgs {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536), value_name = "NUMBER")]
     pub shares: Option<u32>,
     /// The query.
+    #[arg(allow_hyphen_values = true)]
     pub sql: String,
 }
 

@@ -18,6 +18,7 @@ use datafusion::physical_plan::{
 use datafusion_proto::physical_plan::AsExecutionPlan;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use futures::TryStreamExt;
+use headrace_engine::exec::conform;
 use prost::Message;
 
 use crate::codec::ClusterCodec;
@@ -32,6 +33,8 @@ const REST_BYTES: usize = 1 << 20;
 pub struct ClusterExec {
     scheduler: SocketAddr,
     plan: Arc<dyn ExecutionPlan>,
+    /// Those of the plan that it stands for.
+    properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -50,9 +53,14 @@ pub fn check_sent(plan: &Arc<dyn ExecutionPlan>) -> Result<(), String> {
 }
 
 impl ClusterExec {
-    /// A node in place of a plan of one partition.
-    pub fn new(scheduler: SocketAddr, plan: Arc<dyn ExecutionPlan>) -> Self {
-        Self { scheduler, plan, metrics: ExecutionPlanMetricsSet::new() }
+    /// A node that sends a plan, in place of one of one partition. Their columns may differ in how their values lie.
+    pub fn new(
+        scheduler: SocketAddr,
+        plan: Arc<dyn ExecutionPlan>,
+        in_place_of: &Arc<dyn ExecutionPlan>,
+    ) -> Self {
+        let properties = Arc::clone(in_place_of.properties());
+        Self { scheduler, plan, properties, metrics: ExecutionPlanMetricsSet::new() }
     }
 
     async fn start(self) -> Result<SendableRecordBatchStream> {
@@ -71,20 +79,17 @@ impl ClusterExec {
             config,
         );
         let rows = sent.await.map_err(heard)?.map_err(heard);
-        let (schema, rows_out) =
-            (self.plan.schema(), MetricBuilder::new(&self.metrics).output_rows(0));
+        let rows_out = MetricBuilder::new(&self.metrics).output_rows(0);
+        let (schema, fields) = (self.schema(), self.plan.schema().fields().len());
         let rows = rows.and_then(move |batch| {
             rows_out.add(batch.num_rows());
-            let same = batch.schema().fields() == schema.fields();
-            let schema = Arc::clone(&schema);
-            async move {
-                match same {
-                    true => Ok(batch.with_schema(schema)?),
-                    false => exec_err!("the cluster's rows have other columns than were planned"),
-                }
-            }
+            let made = match batch.num_columns() == fields {
+                true => conform(&batch, &[], &schema),
+                false => exec_err!("the cluster's rows have other columns than were planned"),
+            };
+            std::future::ready(made)
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.plan.schema(), rows)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 }
 
@@ -102,7 +107,7 @@ impl ExecutionPlan for ClusterExec {
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
-        self.plan.properties()
+        &self.properties
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
@@ -132,7 +137,7 @@ impl ExecutionPlan for ClusterExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(self.scheduler, Arc::clone(&self.plan))))
+        Ok(Arc::new(Self { metrics: ExecutionPlanMetricsSet::new(), ..self.as_ref().clone() }))
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -140,7 +145,7 @@ impl ExecutionPlan for ClusterExec {
             return internal_err!("ClusterExec has one partition, not {partition}");
         }
         let started = futures::stream::once(self.clone().start()).try_flatten();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.plan.schema(), started)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), started)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

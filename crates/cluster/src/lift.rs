@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
@@ -25,15 +26,20 @@ pub fn is_lifted(node: &Arc<dyn ExecutionPlan>) -> bool {
         return sort.expr().iter().all(|key| is_plain(&key.expr));
     }
     if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
-        return projection.expr().iter().all(|column| is_plain(&column.expr));
+        return projection.expr().iter().all(|column| column.expr.is::<Column>());
     }
     if let Some(filter) = node.downcast_ref::<FilterExec>() {
-        return is_plain(filter.predicate());
+        // A column is compared with constants of its type, and is sent as another one.
+        return is_plain(filter.predicate()) && !has_dictionaries(&filter.input().schema());
     }
     node.is::<CoalescePartitionsExec>()
         || node.is::<GlobalLimitExec>()
         || node.is::<LocalLimitExec>()
         || node.is::<CooperativeExec>()
+}
+
+fn has_dictionaries(schema: &Schema) -> bool {
+    schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Dictionary(..)))
 }
 
 /// Whether an expression is of columns, constants and comparisons alone.

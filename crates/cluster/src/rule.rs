@@ -33,7 +33,11 @@ pub struct ClusterRule {
 /// Where a plan runs.
 enum Placed {
     Here(Arc<dyn ExecutionPlan>),
-    Cluster(Arc<dyn ExecutionPlan>),
+    Cluster {
+        sent: Arc<dyn ExecutionPlan>,
+        /// What it is in place of.
+        plan: Arc<dyn ExecutionPlan>,
+    },
 }
 
 impl ClusterRule {
@@ -50,7 +54,7 @@ impl ClusterRule {
             Ok(split)
         });
         match sent {
-            Ok(split) => Ok(Placed::Cluster(split)),
+            Ok(sent) => Ok(Placed::Cluster { sent, plan }),
             Err(why) => {
                 let here = self.here(self.place_above(plan)?);
                 Ok(Placed::Here(Arc::new(AtHomeExec::new(here, why))))
@@ -62,12 +66,12 @@ impl ClusterRule {
     fn place_above(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Placed> {
         let children = plan.children().into_iter().cloned();
         let placed = children.map(|child| self.place(child)).collect::<Result<Vec<_>>>()?;
-        if let [Placed::Cluster(child)] = placed.as_slice()
+        if let [Placed::Cluster { sent, .. }] = placed.as_slice()
             && is_lifted(&plan)
         {
-            let lifted = with_children(Arc::clone(&plan), vec![Arc::clone(child)])?;
-            if check_sent(&lifted).is_ok() {
-                return Ok(Placed::Cluster(lifted));
+            let sent = with_children(Arc::clone(&plan), vec![Arc::clone(sent)])?;
+            if check_sent(&sent).is_ok() {
+                return Ok(Placed::Cluster { sent, plan });
             }
         }
         let children: Vec<_> = placed.into_iter().map(|child| self.here(child)).collect();
@@ -80,7 +84,9 @@ impl ClusterRule {
     fn here(&self, placed: Placed) -> Arc<dyn ExecutionPlan> {
         match placed {
             Placed::Here(plan) => plan,
-            Placed::Cluster(plan) => Arc::new(ClusterExec::new(self.scheduler, plan)),
+            Placed::Cluster { sent, plan } => {
+                Arc::new(ClusterExec::new(self.scheduler, sent, &plan))
+            }
         }
     }
 }

@@ -12,8 +12,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::compute::SortOptions;
-use datafusion::arrow::datatypes::{DataType, Schema};
-use datafusion::common::Result;
+use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
+use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::expressions::Column;
@@ -147,6 +147,18 @@ fn share(
     Ok(Arc::new(PipelineShareExec::new(work, rows, None)?))
 }
 
+/// Columns as they are sent: on their way texts in dictionaries become texts.
+fn sent(schema: &Schema) -> Schema {
+    let field = |field: &Arc<Field>| match field.data_type() {
+        DataType::Dictionary(_, values) => {
+            Arc::new(field.as_ref().clone().with_data_type(values.as_ref().clone()))
+        }
+        _ => Arc::clone(field),
+    };
+    let fields: Fields = schema.fields().iter().map(field).collect();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
+}
+
 fn coalesced(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     Arc::new(CoalescePartitionsExec::new(plan))
 }
@@ -163,8 +175,8 @@ fn groups(
         *output = AggregateOutput::Partial;
         keys = all.len();
     }
-    let states = partial_schema(&planned.program, &[])
-        .map_err(|error| datafusion::common::plan_datafusion_err!("{error}"))?;
+    let states =
+        partial_schema(&planned.program, &[]).map_err(|error| plan_datafusion_err!("{error}"))?;
     let share = share(node, tables, cut, (partial, &states))?;
     let states = match hashed(&states, keys) {
         Some(keys) if cut.len() > 1 => {
@@ -175,9 +187,9 @@ fn groups(
     };
     let outputs = planned.outputs.iter().map(SentOutput::of).collect::<Option<Vec<_>>>();
     let Some(outputs) = outputs else {
-        return datafusion::common::plan_err!("a mean of a type that cannot be sent");
+        return plan_err!("a mean of a type that cannot be sent");
     };
-    let (program, columns) = (planned.program.clone(), SentSchema::of(&node.schema())?);
+    let (program, columns) = (planned.program.clone(), SentSchema::of(&sent(&node.schema()))?);
     let work = Arc::new(MergeWork { program, outputs, columns });
     let merge: Arc<dyn ExecutionPlan> = Arc::new(PipelineMergeExec::new(work, states, None)?);
     Ok(match merge.properties().output_partitioning().partition_count() {
@@ -204,7 +216,7 @@ fn hashed(states: &Schema, keys: usize) -> Option<Vec<Arc<dyn PhysicalExpr>>> {
     };
     let fields = || states.fields().iter().take(keys);
     let all = keys > 0 && fields().all(|field| is_plain(field.data_type()));
-    let column = |(at, field): (usize, &Arc<datafusion::arrow::datatypes::Field>)| {
+    let column = |(at, field): (usize, &Arc<Field>)| {
         Arc::new(Column::new(field.name(), at)) as Arc<dyn PhysicalExpr>
     };
     all.then(|| fields().enumerate().map(column).collect())
@@ -216,7 +228,7 @@ fn rows(
     cut: &[Vec<shares::ShareRow>],
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let program = node.planned().program.clone();
-    Ok(coalesced(share(node, tables, cut, (program, &node.schema()))?))
+    Ok(coalesced(share(node, tables, cut, (program, &sent(&node.schema())))?))
 }
 
 fn first(
@@ -233,7 +245,7 @@ fn first(
     };
     let rows = rows(node, tables, cut)?;
     let Some(ordering) = LexOrdering::new(order.iter().map(key)) else {
-        return datafusion::common::plan_err!("first rows of no order");
+        return plan_err!("first rows of no order");
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     Ok(Arc::new(SortExec::new(ordering, rows).with_fetch(Some(limit))))
