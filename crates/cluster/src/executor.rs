@@ -22,7 +22,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use crate::args::{ExecutorArgs, check_listen};
 use crate::codec::ClusterCodec;
 use crate::place::Place;
-use crate::settings::{MESSAGE_BYTES_MAX, connecting, greet, session_config};
+use crate::settings::{MESSAGE_BYTES_MAX, connecting, greeted, session_config};
 
 /// Serves until a signal ends it; tasks that run then are waited for.
 ///
@@ -30,7 +30,7 @@ use crate::settings::{MESSAGE_BYTES_MAX, connecting, greet, session_config};
 /// There is no scheduler, or one of another version; the address is not this machine's, or taken.
 pub async fn serve(args: &ExecutorArgs) -> Result<(), String> {
     check_listen(args.listen)?;
-    greet(args.scheduler).await?;
+    greeted(args.scheduler).await?;
     let failed =
         |error: &dyn std::fmt::Display| format!("cannot listen at {}: {error}", args.listen);
     let listener = TcpListener::bind(args.listen).await.map_err(|error| failed(&error))?;
@@ -39,10 +39,9 @@ pub async fn serve(args: &ExecutorArgs) -> Result<(), String> {
         RunnerOptions { memory_limit_bytes: args.memory_limit, ..RunnerOptions::default() };
     let session = Session::new(SessionOptions { limits, ..SessionOptions::default() });
     let session = session.map_err(|error| format!("the executor cannot start: {error}"))?;
-    let folder = match &args.work_folder {
-        Some(folder) => Some(shown(folder)?),
-        None => None,
-    };
+    let temporary = tempfile::Builder::new().prefix("headrace-cluster-").tempdir();
+    let temporary = temporary.map_err(|error| format!("a temporary folder: {error}"))?;
+    let folder = shown(args.work_folder.as_deref().unwrap_or(temporary.path()))?;
     eprintln!("executor at {place}, scheduler at {}", args.scheduler);
     let config = config(args, place, folder, &session, serving(listener));
     let done = start_executor_process(Arc::new(config)).await;
@@ -62,7 +61,7 @@ fn shown(folder: &std::path::Path) -> Result<String, String> {
 fn config(
     args: &ExecutorArgs,
     place: SocketAddr,
-    work_dir: Option<String>,
+    work_dir: String,
     session: &Session,
     serving: Arc<ArrowFlightServerProvider>,
 ) -> ExecutorProcessConfig {
@@ -80,7 +79,7 @@ fn config(
         scheduler_port: args.scheduler.port(),
         vcores: args.tasks as usize,
         task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
-        work_dir,
+        work_dir: Some(work_dir),
         grpc_max_decoding_message_size: MESSAGE_BYTES_MAX as u32,
         grpc_max_encoding_message_size: MESSAGE_BYTES_MAX as u32,
         // No pool for each task: all have the session's, which counts in the runner's budget.

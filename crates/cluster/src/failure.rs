@@ -64,9 +64,15 @@ fn signed(class: ErrorClass, text: &str) -> String {
     signed + END
 }
 
-/// An error as the cluster told it: ours, if one stands in its text.
+/// An error as the cluster told it: ours, if one stands in its text. One that was heard stays as it is.
 pub fn heard(error: DataFusionError) -> DataFusionError {
-    let text = error.to_string();
+    let text = match error {
+        DataFusionError::External(cause) if cause.is::<RunError>() => {
+            return DataFusionError::External(cause);
+        }
+        DataFusionError::Execution(text) => text,
+        other => other.to_string(),
+    };
     match found(&text) {
         Some((class, message)) => {
             DataFusionError::External(Box::new(RunError::Elsewhere { class, message }))

@@ -4,10 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ballista_core::execution_plans::execute_physical_plan;
-use ballista_core::extension::SessionConfigExt;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_err};
+use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
@@ -17,13 +15,13 @@ use datafusion::physical_plan::{
 };
 use datafusion_proto::physical_plan::AsExecutionPlan;
 use datafusion_proto::protobuf::PhysicalPlanNode;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use headrace_engine::exec::conform;
 use prost::Message;
 
+use crate::client::{Job, fetched};
 use crate::codec::ClusterCodec;
-use crate::failure::heard;
-use crate::settings::{MESSAGE_BYTES_MAX, greet, session_config, url};
+use crate::settings::MESSAGE_BYTES_MAX;
 
 /// The rest of a message: the settings beside a plan.
 const REST_BYTES: usize = 1 << 20;
@@ -43,13 +41,15 @@ pub struct ClusterExec {
 /// # Errors
 /// Why not.
 pub fn check_sent(plan: &Arc<dyn ExecutionPlan>) -> Result<(), String> {
-    let codec = ClusterCodec::default();
-    let sent = PhysicalPlanNode::try_from_physical_plan(Arc::clone(plan), &codec);
-    let bytes = sent.map_err(|error| format!("it cannot be sent: {error}"))?.encoded_len();
+    let bytes = sent(plan).map_err(|error| format!("it cannot be sent: {error}"))?.encoded_len();
     match bytes + REST_BYTES > MESSAGE_BYTES_MAX {
         true => Err(format!("its plan takes {bytes} bytes, more than a message may")),
         false => Ok(()),
     }
+}
+
+fn sent(plan: &Arc<dyn ExecutionPlan>) -> Result<PhysicalPlanNode> {
+    PhysicalPlanNode::try_from_physical_plan(Arc::clone(plan), &ClusterCodec::default())
 }
 
 impl ClusterExec {
@@ -64,21 +64,15 @@ impl ClusterExec {
     }
 
     async fn start(self) -> Result<SendableRecordBatchStream> {
-        greet(self.scheduler).await.map_err(|cause| exec_datafusion_err!("{cause}"))?;
-        let config = session_config();
-        let ballista = config.ballista_config();
-        // Each has a session of its own there, with nothing of another one's.
-        let session = uuid::Uuid::new_v4().to_string();
-        let codec = ClusterCodec::default();
-        let sent = execute_physical_plan::<PhysicalPlanNode>(
-            url(self.scheduler),
-            &ballista,
-            Arc::clone(&self.plan),
-            &codec,
-            session,
-            config,
-        );
-        let rows = sent.await.map_err(heard)?.map_err(heard);
+        let mut plan = Vec::new();
+        sent(&self.plan)?.try_encode(&mut plan)?;
+        let mut job = Job::submit(self.scheduler, plan).await?;
+        let places = job.done().await?;
+        let rows = futures::stream::iter(places).then(fetched).try_flatten();
+        // It is over when its rows are read, or nobody reads them.
+        let rows = rows.inspect(move |_| {
+            let _job = &job;
+        });
         let rows_out = MetricBuilder::new(&self.metrics).output_rows(0);
         let (schema, fields) = (self.schema(), self.plan.schema().fields().len());
         let rows = rows.and_then(move |batch| {

@@ -29,7 +29,7 @@
 //!
 //! - [`args`]: the command line. [`version`]: who speaks to whom.
 //! - [`rule`]: which part of a plan is sent. [`split`]: a pipeline as shares and their merge. [`lift`]: which nodes above go with it.
-//! - [`shares`]: shares as rows. [`share`], [`merge`]: the nodes. [`job`]: the node that sends a part, and reads its rows.
+//! - [`shares`]: shares as rows. [`share`], [`merge`]: the nodes. [`job`]: the node that sends a part; [`client`]: its job.
 //!   [`home`]: the node that says why a pipeline stays.
 //! - [`message`]: nodes as bytes. [`codec`]: what Ballista calls for them. [`outputs`]: columns as a message has them.
 //! - [`place`]: what an executor runs tasks with. [`thread`]: work that blocks, and its rows. [`failure`]: errors on their way.
@@ -41,6 +41,7 @@
 //! that is Ballista's. Decoding a plan opens no file.
 
 mod args;
+mod client;
 mod codec;
 mod executor;
 mod failure;

@@ -11,6 +11,7 @@ use headrace_engine::failure::{Failure, Levers};
 use headrace_engine::{Session, SessionOptions, SettingError, Settings};
 
 use crate::args::QueryArgs;
+use crate::client::ended;
 use crate::rule::ClusterRule;
 
 /// What helps, as this command line calls it.
@@ -20,11 +21,20 @@ const LEVERS: Levers = Levers {
     list_functions: "headrace -c '\\df'",
 };
 
-/// Runs a query, and writes its answer.
+/// Runs a query, and writes its answer. A signal ends it, and its job with it.
 ///
 /// # Errors
 /// Whatever keeps it from having one.
 pub async fn run(args: &QueryArgs) -> Result<(), String> {
+    let done = tokio::select! {
+        done = answered(args) => done,
+        _ = tokio::signal::ctrl_c() => Err("interrupted".to_string()),
+    };
+    ended().await;
+    done
+}
+
+async fn answered(args: &QueryArgs) -> Result<(), String> {
     let processor = args.processor.parse().map_err(|error: SettingError| error.to_string())?;
     let settings = Settings { processor, ..Settings::default() };
     let session = Session::new(SessionOptions { settings, ..SessionOptions::default() });

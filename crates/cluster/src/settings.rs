@@ -9,7 +9,7 @@ use ballista_core::serde::protobuf::GetJobStatusParams;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use datafusion::prelude::SessionConfig;
 use tonic::Code;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 
 use crate::version::told;
 
@@ -18,6 +18,9 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// How long a scheduler may take to answer at first.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it may take to answer a question. None of them waits for a job.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What connections of Ballista's are made with.
 pub fn connecting() -> EndpointOverrideFn {
@@ -31,16 +34,15 @@ pub fn session_config() -> SessionConfig {
         .with_ballista_override_create_grpc_client_endpoint(connecting())
 }
 
-/// The address of a scheduler, as Ballista has it.
-pub fn url(scheduler: SocketAddr) -> String {
+fn url(scheduler: SocketAddr) -> String {
     format!("http://{scheduler}")
 }
 
-/// Asks a scheduler whether it takes this program: Ballista's own calls would try for ever, or fail with less.
+/// Connects to a scheduler that takes this program: Ballista's own calls would try for ever, or fail with less.
 ///
 /// # Errors
 /// There is none, or it is of another version.
-pub async fn greet(scheduler: SocketAddr) -> Result<(), String> {
+pub async fn greeted(scheduler: SocketAddr) -> Result<SchedulerGrpcClient<Channel>, String> {
     let fail = |cause: &dyn std::fmt::Display| {
         format!(
             "{scheduler}: there is no scheduler: {cause}\n\
@@ -48,18 +50,21 @@ pub async fn greet(scheduler: SocketAddr) -> Result<(), String> {
         )
     };
     let endpoint = Endpoint::from_shared(url(scheduler)).map_err(|error| fail(&error))?;
-    let endpoint = endpoint.connect_timeout(CONNECT_PATIENCE).timeout(CONNECT_PATIENCE);
+    let endpoint = endpoint.connect_timeout(CONNECT_PATIENCE).timeout(ANSWER_PATIENCE);
     let endpoint = told(endpoint).map_err(|error| fail(&error))?;
     let channel = endpoint.connect().await.map_err(|error| fail(&error))?;
+    let mut client = SchedulerGrpcClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
     // Of no job: what comes of it is nothing, or that there is none.
     let asked = GetJobStatusParams { job_id: String::new() };
-    match SchedulerGrpcClient::new(channel).get_job_status(asked).await {
+    match client.get_job_status(asked).await {
         Err(status) if status.code() == Code::FailedPrecondition => {
             Err(format!("{scheduler}: {}", status.message()))
         }
         Err(status) if matches!(status.code(), Code::Unavailable | Code::Unimplemented) => {
             Err(fail(&status.message()))
         }
-        _ => Ok(()),
+        _ => Ok(client),
     }
 }

@@ -1,18 +1,20 @@
 //! Executors that are killed while a query runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::data::{ROWS, Tables, answer as answer_here};
-use crate::programs::{Cluster, answer, wait_for};
+use crate::programs::{Cluster, answer, failure, wait_for};
 
-/// Whether an executor has handed on something.
-fn has_output(work: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(work) else { return false };
-    entries.flatten().any(|entry| {
-        let path = entry.path();
+/// How many tasks of an executor have made something.
+fn outputs(work: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(work) else { return 0 };
+    let of = |path: PathBuf| {
         let is_data = path.extension().is_some_and(|extension| extension == "arrow");
-        (is_data && path.metadata().is_ok_and(|it| it.len() > 0)) || has_output(&path)
-    })
+        let has_rows = is_data && path.metadata().is_ok_and(|it| it.len() > 0);
+        usize::from(has_rows) + outputs(&path)
+    };
+    entries.flatten().map(|entry| of(entry.path())).sum()
 }
 
 /// What tasks of an executor have made is lost with it: they are run again, and count once.
@@ -25,7 +27,7 @@ fn what_a_killed_executor_has_made_is_made_again_once() {
         let mut cluster = Cluster::start(2);
         let mut query = cluster.started(data, sql, &["--shares", "100"]);
         let work = cluster.work[0].clone();
-        wait_for("the first executor's output", || has_output(&work));
+        wait_for("the first executor's output", || outputs(&work) > 3);
         cluster.executors[0].kill();
         assert!(query.try_wait().unwrap().is_none(), "it was over before its executor was killed");
         assert_eq!(answer(sql, &query.wait_with_output().unwrap()), wanted);
@@ -41,10 +43,28 @@ fn a_query_goes_on_with_an_executor_that_comes_later() {
     let mut cluster = Cluster::start(1);
     let mut query = cluster.started(tables.arrow.path(), sql, &["--shares", "100"]);
     let work = cluster.work[0].clone();
-    wait_for("the executor's output", || has_output(&work));
+    wait_for("the executor's output", || outputs(&work) > 3);
     cluster.executors[0].kill();
     assert!(query.try_wait().unwrap().is_none(), "it was over before its executor was killed");
     cluster.add_executor();
     let answer = answer(sql, &query.wait_with_output().unwrap());
     assert_eq!(answer, [ROWS.to_string(), "n".to_string()]);
+}
+
+/// Whose client is gone: no more of its tasks are begun, and what they made is removed.
+#[test]
+fn an_interrupted_query_leaves_nothing() {
+    let (tables, cluster) = (Tables::shared(), Cluster::start(1));
+    let sql = "select name, count(*) from facts group by name";
+    let query = cluster.started(tables.arrow.path(), sql, &["--shares", "100"]);
+    wait_for("the executor's output", || outputs(&cluster.work[0]) > 3);
+    let interrupted = Command::new("kill").args(["-INT", &query.id().to_string()]).status();
+    assert!(interrupted.unwrap().success());
+    let outcome = query.wait_with_output().unwrap();
+    assert!(!outcome.status.success() && failure(&outcome).contains("interrupted"));
+    wait_for("nothing to be left", || outputs(&cluster.work[0]) == 0);
+    assert_eq!(
+        cluster.answer(tables.arrow.path(), "select count(*) n from facts where id >= 0", &[])[0],
+        ROWS.to_string()
+    );
 }
