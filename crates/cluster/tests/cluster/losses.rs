@@ -1,10 +1,9 @@
 //! Executors that are killed while a query runs.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::data::{ROWS, Tables, answer as answer_here};
-use crate::programs::{Cluster, answer, failure, wait_for};
+use crate::programs::{Cluster, UNTIL_LOST, answer, failure, signal, wait_for};
 
 /// How many tasks of an executor have made something.
 fn outputs(work: &Path) -> usize {
@@ -58,8 +57,7 @@ fn an_interrupted_query_leaves_nothing() {
     let sql = "select name, count(*) from facts group by name";
     let query = cluster.started(tables.arrow.path(), sql, &["--shares", "100"]);
     wait_for("the executor's output", || outputs(&cluster.work[0]) > 3);
-    let interrupted = Command::new("kill").args(["-INT", &query.id().to_string()]).status();
-    assert!(interrupted.unwrap().success());
+    signal(query.id(), "INT");
     let outcome = query.wait_with_output().unwrap();
     assert!(!outcome.status.success() && failure(&outcome).contains("interrupted"));
     wait_for("nothing to be left", || outputs(&cluster.work[0]) == 0);
@@ -67,4 +65,19 @@ fn an_interrupted_query_leaves_nothing() {
         cluster.answer(tables.arrow.path(), "select count(*) n from facts where id >= 0", &[])[0],
         ROWS.to_string()
     );
+}
+
+/// Its tasks have been given to others when it tells what came of them.
+#[test]
+fn an_executor_that_comes_back_counts_once() {
+    let (tables, cluster) = (Tables::shared(), Cluster::start(2));
+    let sql = "select count(*) n from facts where id >= 0";
+    let query = cluster.started(tables.arrow.path(), sql, &["--shares", "100"]);
+    wait_for("the first executor's output", || outputs(&cluster.work[0]) > 3);
+    // Both stop, so that the query still runs when the first one is back.
+    cluster.executors.iter().for_each(|executor| executor.signal("STOP"));
+    std::thread::sleep(UNTIL_LOST);
+    cluster.executors.iter().rev().for_each(|executor| executor.signal("CONT"));
+    let answer = answer(sql, &query.wait_with_output().unwrap());
+    assert_eq!(answer, [ROWS.to_string(), "n".to_string()]);
 }

@@ -10,6 +10,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_headrace-cluster");
 /// Seconds after which an executor is lost: the fewest that there can be.
 const EXECUTOR_TIMEOUT: &str = "6";
 
+/// Longer than it takes until an executor is lost that says nothing.
+pub const UNTIL_LOST: Duration = Duration::from_millis(8500);
+
 /// A process that is killed when it is dropped.
 pub struct Running(Child);
 
@@ -31,6 +34,11 @@ impl Running {
     pub fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
+    }
+
+    /// Sends it a signal, by its name.
+    pub fn signal(&self, name: &str) {
+        signal(self.0.id(), name);
     }
 
     pub fn is_running(&mut self) -> bool {
@@ -73,9 +81,11 @@ impl Cluster {
     }
 
     pub fn add_executor(&mut self) {
+        // The second one has several shares a task, the others one.
+        let tasks = if self.executors.len() == 1 { "3" } else { "1" };
         let work = self.folder.path().join(self.executors.len().to_string());
-        let arguments =
-            ["executor", "--scheduler", &self.address, "--work-folder", work.to_str().unwrap()];
+        let place = ["--scheduler", &self.address, "--work-folder", work.to_str().unwrap()];
+        let arguments = [&["executor", "--tasks", tasks][..], &place].concat();
         let (executor, said) = Running::start(&arguments);
         assert!(said.starts_with("executor at"), "{said}");
         self.executors.push(executor);
@@ -121,6 +131,12 @@ pub fn failure(outcome: &Output) -> String {
 /// Runs the program to its end.
 pub fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().unwrap()
+}
+
+/// Sends a process a signal, by its name.
+pub fn signal(process: u32, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &process.to_string()]).status();
+    assert!(sent.unwrap().success());
 }
 
 /// Waits until something is so.
