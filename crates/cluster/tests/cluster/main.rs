@@ -7,4 +7,5 @@ mod data;
 mod files;
 mod losses;
 mod programs;
+mod suites;
 mod versions;
