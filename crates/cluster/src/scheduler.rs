@@ -25,6 +25,9 @@ const TASK_ATTEMPTS: usize = 4;
 /// Seconds between two looks for executors that are lost.
 const LOOK_INTERVAL_S: u64 = 2;
 
+/// Seconds that jobs wait for an executor at least when all are lost: one that was only busy comes back.
+const NO_EXECUTORS_S: u64 = 60;
+
 /// Serves until the process ends.
 ///
 /// # Errors
@@ -42,7 +45,7 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
         scheduling_policy: TaskSchedulingPolicy::PullStaged,
         executor_timeout_seconds: args.executor_timeout,
         expire_dead_executor_interval_seconds: LOOK_INTERVAL_S,
-        no_executors_grace_period_seconds: args.executor_timeout,
+        no_executors_grace_period_seconds: args.executor_timeout.max(NO_EXECUTORS_S),
         task_max_failures: TASK_ATTEMPTS,
         grpc_server_max_decoding_message_size: MESSAGE_BYTES_MAX as u32,
         grpc_server_max_encoding_message_size: MESSAGE_BYTES_MAX as u32,

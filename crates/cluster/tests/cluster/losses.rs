@@ -23,7 +23,7 @@ fn what_a_killed_executor_has_made_is_made_again_once() {
     let sql = "select name, count(*), sum(amount) from facts group by name";
     for data in [tables.arrow.path(), tables.parquet.path()] {
         let wanted = answer_here(data, sql);
-        let mut cluster = Cluster::start(2);
+        let mut cluster = Cluster::start_to_lose(2);
         let mut query = cluster.started(data, sql, &["--shares", "100"]);
         let work = cluster.work[0].clone();
         wait_for("the first executor's output", || outputs(&work) > 3);
@@ -39,7 +39,7 @@ fn what_a_killed_executor_has_made_is_made_again_once() {
 fn a_query_goes_on_with_an_executor_that_comes_later() {
     let tables = Tables::shared();
     let sql = "select count(*) n from facts where id >= 0";
-    let mut cluster = Cluster::start(1);
+    let mut cluster = Cluster::start_to_lose(1);
     let mut query = cluster.started(tables.arrow.path(), sql, &["--shares", "100"]);
     let work = cluster.work[0].clone();
     wait_for("the executor's output", || outputs(&work) > 3);
@@ -53,7 +53,7 @@ fn a_query_goes_on_with_an_executor_that_comes_later() {
 /// Whose client is gone: no more of its tasks are begun, and what they made is removed.
 #[test]
 fn an_interrupted_query_leaves_nothing() {
-    let (tables, cluster) = (Tables::shared(), Cluster::start(1));
+    let (tables, cluster) = (Tables::shared(), Cluster::start_to_lose(1));
     let sql = "select name, count(*) from facts group by name";
     let query = cluster.started(tables.arrow.path(), sql, &["--shares", "100"]);
     wait_for("the executor's output", || outputs(&cluster.work[0]) > 3);
@@ -70,7 +70,7 @@ fn an_interrupted_query_leaves_nothing() {
 /// Its tasks have been given to others when it tells what came of them.
 #[test]
 fn an_executor_that_comes_back_counts_once() {
-    let (tables, cluster) = (Tables::shared(), Cluster::start(2));
+    let (tables, cluster) = (Tables::shared(), Cluster::start_to_lose(2));
     let sql = "select count(*) n from facts where id >= 0";
     let query = cluster.started(tables.arrow.path(), sql, &["--shares", "100"]);
     wait_for("the first executor's output", || outputs(&cluster.work[0]) > 3);
