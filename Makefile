@@ -4,7 +4,7 @@ HEADRACE := $(TARGET)/debug/headrace
 RELEASE := $(TARGET)/release/headrace
 export PG_CONFIG ?= $(shell command -v pg_config)
 
-.PHONY: demo test fuzz lint bench release wheel packages test-packages site install postgres demo-postgres install-postgres test-gpu gpu-bundle clean
+.PHONY: demo test test-cluster fuzz lint bench release wheel packages test-packages site install postgres demo-postgres install-postgres test-gpu gpu-bundle clean
 
 demo:
 	scripts/setup build
@@ -16,6 +16,12 @@ test:
 	scripts/setup test
 	$(MAKE) lint
 	scripts/test
+
+# The cluster, which has a build of DataFusion of its own: a quarter of an hour where nothing is built.
+test-cluster:
+	scripts/setup build
+	cargo clippy --locked --package headrace-cluster --all-targets -- -D warnings
+	cargo test --locked --package headrace-cluster
 
 # Broken files and statements, led by coverage: as long as one likes.
 fuzz:

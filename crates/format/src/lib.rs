@@ -50,6 +50,9 @@ mod error;
 mod feed;
 mod options;
 mod pages;
+mod parts;
+mod portable;
+mod ranges;
 mod table;
 
 pub use description::TableDescription;
@@ -57,4 +60,7 @@ pub use error::{FormatError, Result};
 pub use feed::{ChunkTotals, Feed, FeedFacts, FirstBy};
 pub use options::{CHUNK_EXTRA_SHARE, ChunkOptions, ColumnBound};
 pub use pages::{Encoded, PageSource, SegmentDecoder};
+pub use parts::TablePart;
+pub use portable::{FileVersion, PortableFile, PortableFormat, PortableTable};
+pub use ranges::BatchRanges;
 pub use table::{ColumnStats, Table};

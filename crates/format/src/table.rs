@@ -13,6 +13,8 @@ use crate::error::{FormatError, Result};
 use crate::feed::Feed;
 use crate::options::{ChunkOptions, ColumnBound};
 use crate::pages::{PageSource, SegmentDecoder};
+use crate::portable::PortableTable;
+use crate::ranges::BatchRanges;
 
 /// The facts about a column without reading it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +104,20 @@ pub trait Table: fmt::Debug + Send + Sync {
         options: ChunkOptions,
     ) -> Result<Box<dyn Feed>>;
 
+    /// As [`feed`](Self::feed), of some record batches alone.
+    ///
+    /// # Errors
+    /// As there; a table that has no such parts.
+    fn feed_of(
+        self: Arc<Self>,
+        _batches: &Arc<BatchRanges>,
+        _columns: &[usize],
+        _conditions: &[ColumnBound],
+        _options: ChunkOptions,
+    ) -> Result<Box<dyn Feed>> {
+        Err(FormatError::Argument("parts of this table cannot be read".into()))
+    }
+
     /// The decoder for the [encoded](headrace_ir::Segment::is_encoded) segments in a feed of these columns; `None`: there
     /// are no such segments.
     ///
@@ -151,6 +167,15 @@ pub trait Table: fmt::Debug + Send + Sync {
     /// # Errors
     /// Why none can.
     fn description(&self) -> std::result::Result<TableDescription, String> {
+        Err("only this process has its rows".into())
+    }
+
+    /// How a process of another machine opens the same table, if the files lie there, too. Reads their footers. Who has it
+    /// can read [parts](Self::feed_of).
+    ///
+    /// # Errors
+    /// Why none can.
+    fn portable(&self) -> std::result::Result<PortableTable, String> {
         Err("only this process has its rows".into())
     }
 

@@ -44,6 +44,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     ("python", &["ir", "io", "gpu", "format", "flow", "columns", "service", "engine", "cli"]),
     ("server", &["gpu", "engine", "cli"]),
+    ("cluster", &["ir", "io", "format", "flow", "runner", "engine", "cli"]),
     ("service", &["ir", "gpu", "format", "flow", "ceilings", "columns", "pipeline", "runner"]),
     ("postgres", &["ir", "io", "format", "flow", "columns", "runner", "service"]),
     ("fuzz", &["format", "engine"]),
@@ -51,8 +52,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 
 /// External crates that only some may name.
 const ONLY_IN: &[(&str, &[&str])] = &[
-    ("datafusion", &["engine", "cli", "python", "server", "fuzz"]),
-    ("tokio", &["engine", "pg", "cli", "python", "server", "fuzz"]),
+    ("datafusion", &["engine", "cli", "python", "server", "cluster", "fuzz"]),
+    ("tokio", &["engine", "pg", "cli", "python", "server", "cluster", "fuzz"]),
     ("tokio-postgres", &["pg"]),
     // The engine's manifest asks for its features, and its sources do not name it.
     ("rustls", &["engine", "pg", "server"]),
@@ -64,7 +65,10 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("pgrx", &["postgres"]),
     ("pyo3", &["python"]),
     ("axum", &["server"]),
-    ("arrow-flight", &["server"]),
+    ("arrow-flight", &["server", "cluster"]),
+    ("ballista-core", &["cluster"]),
+    ("ballista-scheduler", &["cluster"]),
+    ("ballista-executor", &["cluster"]),
 ];
 
 fn crates_folder() -> PathBuf {

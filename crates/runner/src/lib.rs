@@ -87,6 +87,7 @@ pub use functions::check_function;
 pub use held::{HeldColumn, HeldColumns, MappedPart};
 pub use known::KnownProgram;
 pub use memory::MemorySplit;
+pub use merge::partial_schema;
 pub use progress::{Given, Progress};
 pub use report::{GpuBytes, Place, RunReport, Served, StageReport, StepRows};
 pub use run::{Request, on_cpu};

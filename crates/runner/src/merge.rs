@@ -1,9 +1,13 @@
 //! Answers from the partial states of several runs.
 
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
 use headrace_flow::CancelToken;
 use headrace_ir::{Program, Scalar};
+use headrace_pipeline::Bound;
 use headrace_pipeline::bind::bind_merge;
-use headrace_pipeline::partial::PartialMerge;
+use headrace_pipeline::partial::{PartialMerge, PartialSchema};
 
 use crate::error::RunError;
 use crate::run::lowered;
@@ -23,10 +27,22 @@ impl Runner {
         parameters: &[Scalar],
         token: &CancelToken,
     ) -> Result<PartialMerge, RunError> {
-        program.validate()?;
-        let program = lowered(program, parameters)?;
-        let registers = program.answer.registers(&program.stages)?;
-        let bound = bind_merge(&program.answer, &registers)?;
+        let bound = bound(program, parameters)?;
         Ok(PartialMerge::new(&bound, &self.group_options(self.groups(), 1, token))?)
     }
+}
+
+/// The columns of the batches that [`Runner::merge`] takes: those that runs of the program emit, wherever they run.
+///
+/// # Errors
+/// As there.
+pub fn partial_schema(program: &Program, parameters: &[Scalar]) -> Result<SchemaRef, RunError> {
+    Ok(Arc::clone(PartialSchema::portable(&bound(program, parameters)?)?.arrow()))
+}
+
+fn bound(program: &Program, parameters: &[Scalar]) -> Result<Bound, RunError> {
+    program.validate()?;
+    let program = lowered(program, parameters)?;
+    let registers = program.answer.registers(&program.stages)?;
+    Ok(bind_merge(&program.answer, &registers)?)
 }

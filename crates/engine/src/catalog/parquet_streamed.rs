@@ -123,7 +123,7 @@ fn table_of(
 }
 
 /// Opens the table of a scan that is new.
-fn opened(columns: &SchemaRef, inputs: &[&ParquetInput]) -> Result<Opened, String> {
+pub(super) fn opened(columns: &SchemaRef, inputs: &[&ParquetInput]) -> Result<Opened, String> {
     let files = inputs.iter().map(|input| file_of(input, columns));
     let table = ParquetTable::new(Arc::clone(columns), files.collect::<Result<_, String>>()?)?;
     let all: Vec<usize> = (0..columns.fields().len()).collect();

@@ -18,3 +18,4 @@ mod stream;
 pub use order::OrderExec;
 pub use output::Output;
 pub use plan::PipelineExec;
+pub use stream::conform;

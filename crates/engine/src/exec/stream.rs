@@ -317,8 +317,11 @@ fn spawn(run: Run, sender: mpsc::Sender<Message>, schema: SchemaRef) -> Result<(
     headrace_io::on_thread(body).map_err(DataFusionError::from)
 }
 
-/// A batch in the types of the plan (text as the dictionary that the table has, for one).
-fn conform(batch: &RecordBatch, outputs: &[Output], schema: &SchemaRef) -> Result<RecordBatch> {
+/// A batch of a program in the types of the plan (text as the dictionary that the table has, for one).
+///
+/// # Errors
+/// A value that has no place in its type.
+pub fn conform(batch: &RecordBatch, outputs: &[Output], schema: &SchemaRef) -> Result<RecordBatch> {
     let made = match outputs.is_empty() {
         true => batch.columns().to_vec(),
         false => outputs.iter().map(|output| output.of(batch)).collect::<Result<_>>()?,

@@ -17,6 +17,7 @@ use super::table::ArrowTable;
 use crate::error::{FormatError, Result};
 use crate::feed::{ChunkTotals, Feed, FeedFacts, FirstBy, Opened, fed};
 use crate::options::{ChunkOptions, ColumnBound, Filling};
+use crate::ranges::BatchRanges;
 
 impl ArrowTable {
     /// The reads for columns (in register order; none to only count rows), without record batches
@@ -112,6 +113,17 @@ impl<T: Deref<Target = ArrowTable>> ArrowFeed<T> {
         conditions: &[ColumnBound],
         options: ChunkOptions,
     ) -> Result<Self> {
+        Self::of_batches(table, None, columns, conditions, options)
+    }
+
+    /// The same of some record batches alone.
+    pub(super) fn of_batches(
+        table: T,
+        batches: Option<&Arc<BatchRanges>>,
+        columns: &[usize],
+        conditions: &[ColumnBound],
+        options: ChunkOptions,
+    ) -> Result<Self> {
         table.check_arguments(columns, conditions, options)?;
         let mut remaps: Vec<Arc<[i32]>> = Vec::new();
         let mut first_remaps = Vec::with_capacity(columns.len());
@@ -122,6 +134,7 @@ impl<T: Deref<Target = ArrowTable>> ArrowFeed<T> {
         }
         index(remaps.len(), "dictionaries")?;
         let mut parts = Parts::new(table, columns.to_vec(), conditions.to_vec(), options);
+        parts.batches = batches.cloned();
         parts.long_texts = parts.parts_of_long_texts()?;
         Ok(Self {
             parts,
@@ -290,6 +303,8 @@ pub(super) struct Parts<T> {
     pub(super) table: T,
     pub(super) columns: Vec<usize>,
     conditions: Vec<ColumnBound>,
+    /// The record batches that are read; `None`: all.
+    batches: Option<Arc<BatchRanges>>,
     pub(super) options: ChunkOptions,
     pub(super) long_texts: LongTexts,
     at: Place,
@@ -308,14 +323,15 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
         options: ChunkOptions,
     ) -> Self {
         let (long_texts, at) = (LongTexts::default(), Place::default());
-        let (first, turns, source) = (None, None, None);
-        Self { table, columns, conditions, options, long_texts, at, first, turns, source }
+        let (batches, first, turns, source) = (None, None, None, None);
+        Self { table, columns, conditions, batches, options, long_texts, at, first, turns, source }
     }
 
     /// The same from the first on.
     fn anew(&self) -> Parts<&ArrowTable> {
         let (columns, conditions) = (self.columns.clone(), self.conditions.clone());
-        Parts::new(&*self.table, columns, conditions, self.options)
+        let batches = self.batches.clone();
+        Parts { batches, ..Parts::new(&*self.table, columns, conditions, self.options) }
     }
 
     /// The end was reached.
@@ -364,7 +380,7 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
             let rows = source.batch_rows(batch);
             if batch >= source.batches() {
                 self.at = Place { file: file + 1, ..Place::default() };
-            } else if row >= rows {
+            } else if row >= rows || !self.is_read(file, batch) {
                 self.at = self.after(file, batch);
             } else if part_rows > 0 && self.is_of_no_use(file, batch) {
                 totals.pruned_rows += rows - row;
@@ -384,6 +400,10 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
                 }
             }
         }
+    }
+
+    fn is_read(&self, file: usize, batch: usize) -> bool {
+        self.batches.as_ref().is_none_or(|batches| batches.has(file, batch))
     }
 
     fn is_ruled_out(&self, file: usize, batch: usize) -> bool {
@@ -525,6 +545,7 @@ impl<T: Deref<Target = ArrowTable>> Parts<T> {
             let rows = rows.min(self.options.segment_rows_max());
             let texts_bytes = anew.texts_bytes(file, batch).unwrap_or(0);
             texts_bytes > 0
+                && anew.is_read(file, batch)
                 && anew.fixed_bytes(file, batch, rows).saturating_add(texts_bytes) > bytes_max
                 && !anew.is_ruled_out(file, batch)
         };

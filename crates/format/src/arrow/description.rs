@@ -62,7 +62,7 @@ impl ArrowTable {
 }
 
 impl Constants {
-    fn of(column: &TableColumn, data_type: &DataType) -> Option<Self> {
+    pub(super) fn of(column: &TableColumn, data_type: &DataType) -> Option<Self> {
         let values = column.constants.as_ref()?;
         Some(match (&column.dictionary, data_type) {
             (Some(dictionary), _) => {
@@ -74,7 +74,7 @@ impl Constants {
         })
     }
 
-    fn array(&self) -> Result<ArrayRef> {
+    pub(super) fn array(&self) -> Result<ArrayRef> {
         Ok(match self {
             Self::Integers(values) => Arc::new(Int64Array::from(values.clone())),
             Self::Texts(values) => Arc::new(StringArray::from(values.clone())),

@@ -26,6 +26,7 @@ mod mapping;
 mod message;
 mod packed;
 mod plain;
+mod portable;
 mod read;
 mod scan;
 mod schema;

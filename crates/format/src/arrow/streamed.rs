@@ -10,6 +10,8 @@ use headrace_io::{FileIdentity, InputPolicy};
 use super::chunks::ArrowFeed;
 use super::table::ArrowTable;
 use crate::description::TableDescription;
+use crate::portable::PortableTable;
+use crate::ranges::BatchRanges;
 use crate::{ChunkOptions, ColumnBound, ColumnStats, Feed, Result, Table};
 
 impl Table for ArrowTable {
@@ -44,6 +46,20 @@ impl Table for ArrowTable {
         options: ChunkOptions,
     ) -> Result<Box<dyn Feed>> {
         Ok(Box::new(ArrowFeed::new(self, columns, conditions, options)?))
+    }
+
+    fn feed_of(
+        self: Arc<Self>,
+        batches: &Arc<BatchRanges>,
+        columns: &[usize],
+        conditions: &[ColumnBound],
+        options: ChunkOptions,
+    ) -> Result<Box<dyn Feed>> {
+        Ok(Box::new(ArrowFeed::of_batches(self, Some(batches), columns, conditions, options)?))
+    }
+
+    fn portable(&self) -> std::result::Result<PortableTable, String> {
+        self.portable()
     }
 
     fn file_count(&self) -> usize {

@@ -13,6 +13,7 @@ use crate::Result;
 use crate::arrow::encoding;
 use crate::feed::{ChunkTotals, Feed, FeedFacts, FirstBy, fed, reads_of};
 use crate::options::{ChunkOptions, ColumnBound, Filling};
+use crate::ranges::BatchRanges;
 
 /// Rows that are worth reading a row group once more.
 const SHARED_ROWS_MIN: u64 = 64 << 10;
@@ -45,16 +46,22 @@ pub(super) struct ParquetFeed {
 }
 
 impl ParquetFeed {
+    /// Of some row groups, or of all.
     pub fn new(
         table: Arc<ParquetTable>,
+        groups_read: Option<&BatchRanges>,
         columns: &[usize],
         conditions: &[ColumnBound],
         options: ChunkOptions,
     ) -> Self {
+        let is_read = |file: u32, group: u32| {
+            groups_read.is_none_or(|groups| groups.has(file as usize, group as usize))
+        };
         let mut totals = ChunkTotals::default();
         let mut groups = Vec::new();
         for (number, file) in (0..).zip(&table.files) {
-            for group in 0..file.metadata.num_row_groups() as u32 {
+            let all = 0..file.metadata.num_row_groups() as u32;
+            for group in all.filter(|group| is_read(number, *group)) {
                 let rows = file.group(group).num_rows() as u64;
                 let meets =
                     |bound: &ColumnBound| file.claims(group, bound.column).may_meet(bound, rows);

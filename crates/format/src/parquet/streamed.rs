@@ -14,6 +14,8 @@ use crate::error::{FormatError, Result};
 use crate::feed::Feed;
 use crate::options::{ChunkOptions, ColumnBound};
 use crate::pages::SegmentDecoder;
+use crate::portable::{PortableFormat, PortableTable};
+use crate::ranges::BatchRanges;
 use crate::table::{ColumnStats, Table};
 
 impl ParquetTable {
@@ -70,7 +72,27 @@ impl Table for ParquetTable {
     ) -> Result<Box<dyn Feed>> {
         self.check_numbers(columns)?;
         options.check()?;
-        Ok(Box::new(ParquetFeed::new(self, columns, conditions, options)))
+        Ok(Box::new(ParquetFeed::new(self, None, columns, conditions, options)))
+    }
+
+    fn feed_of(
+        self: Arc<Self>,
+        batches: &Arc<BatchRanges>,
+        columns: &[usize],
+        conditions: &[ColumnBound],
+        options: ChunkOptions,
+    ) -> Result<Box<dyn Feed>> {
+        self.check_numbers(columns)?;
+        options.check()?;
+        Ok(Box::new(ParquetFeed::new(self, Some(batches), columns, conditions, options)))
+    }
+
+    fn portable(&self) -> std::result::Result<PortableTable, String> {
+        let files = self.files.iter().map(|file| {
+            let source = &file.source;
+            (source.path(), source.identity(), file.metadata.num_row_groups())
+        });
+        PortableTable::of(files, &self.schema, PortableFormat::Parquet)
     }
 
     fn segment_decoder(

@@ -6,6 +6,8 @@ mod csv;
 mod json;
 mod parquet;
 
+pub use self::parquet::input_of as parquet_input;
+
 use std::path::Path;
 
 use super::format::Format;

@@ -1,0 +1,77 @@
+//! The scheduler: Ballista's, behind a check of versions.
+
+use std::sync::Arc;
+
+use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
+use ballista_scheduler::cluster::BallistaCluster;
+use ballista_scheduler::config::SchedulerConfig;
+use ballista_scheduler::scheduler_process::create_scheduler;
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Server;
+use tonic::{Request, Status};
+
+use crate::args::{SchedulerArgs, check_listen};
+use crate::codec::ClusterCodec;
+use crate::settings::{MESSAGE_BYTES_MAX, connecting, session_config};
+use crate::version::check_client;
+
+/// Attempts at a task whose reading failed.
+const TASK_ATTEMPTS: usize = 4;
+
+/// Seconds between two looks for executors that are lost.
+const LOOK_INTERVAL_S: u64 = 2;
+
+/// Seconds that jobs wait for an executor at least when all are lost: one that was only busy comes back.
+const NO_EXECUTORS_S: u64 = 60;
+
+/// Serves until the process ends.
+///
+/// # Errors
+/// The address is not this machine's, or taken.
+pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
+    check_listen(args.listen)?;
+    let failed =
+        |error: &dyn std::fmt::Display| format!("cannot listen at {}: {error}", args.listen);
+    let listener = TcpListener::bind(args.listen).await.map_err(|error| failed(&error))?;
+    let place = listener.local_addr().map_err(|error| failed(&error))?;
+    let config = SchedulerConfig {
+        external_host: place.ip().to_string(),
+        bind_host: place.ip().to_string(),
+        bind_port: place.port(),
+        scheduling_policy: TaskSchedulingPolicy::PullStaged,
+        executor_timeout_seconds: args.executor_timeout,
+        expire_dead_executor_interval_seconds: LOOK_INTERVAL_S,
+        no_executors_grace_period_seconds: args.executor_timeout.max(NO_EXECUTORS_S),
+        task_max_failures: TASK_ATTEMPTS,
+        grpc_server_max_decoding_message_size: MESSAGE_BYTES_MAX as u32,
+        grpc_server_max_encoding_message_size: MESSAGE_BYTES_MAX as u32,
+        grpc_client_max_message_size: MESSAGE_BYTES_MAX as u32,
+        override_config_producer: Some(Arc::new(session_config)),
+        override_physical_codec: Some(Arc::new(ClusterCodec::default())),
+        override_create_grpc_client_endpoint: Some(connecting()),
+        ..SchedulerConfig::default()
+    };
+    let broken = |error: &dyn std::fmt::Display| format!("the scheduler cannot start: {error}");
+    config.validate().map_err(|error| broken(&error))?;
+    let cluster = BallistaCluster::new_from_config(&config).await.map_err(|e| broken(&e))?;
+    let scheduler =
+        create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await;
+    let service = SchedulerGrpcServer::new(scheduler.map_err(|error| broken(&error))?)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let service = InterceptedService::new(service, check);
+    eprintln!("scheduler at {place} for this machine");
+    let served = Server::builder().add_service(service);
+    let served = served.serve_with_incoming(TcpListenerStream::new(listener));
+    served.await.map_err(|error| broken(&error))
+}
+
+/// Refuses programs of other versions.
+fn check(request: Request<()>) -> Result<Request<()>, Status> {
+    check_client(request.metadata()).map_err(Status::failed_precondition)?;
+    Ok(request)
+}

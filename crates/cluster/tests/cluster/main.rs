@@ -1,0 +1,11 @@
+//! Schedulers and executors as processes of this machine, and their answers beside those of one process.
+
+#![allow(clippy::unwrap_used)]
+
+mod answers;
+mod data;
+mod files;
+mod losses;
+mod programs;
+mod suites;
+mod versions;
