@@ -26,20 +26,19 @@ HR_DEVICE void load_quad(u32 (&out)[4], const void* from)
 inline void load_quad(u32 (&out)[4], const void* from) { stream_words(out, from); }
 #endif
 
+// Whether two values lie in quads; not where one of them is no value, which has no bytes.
 HR_DEVICE bool lies_in_quads(const Text& a, const Text& b)
 {
-    return ((reinterpret_cast<u64>(a.at) | reinterpret_cast<u64>(b.at) | a.bytes | b.bytes) & 15u) == 0;
+    return a.bytes == b.bytes && ((reinterpret_cast<u64>(a.at) | reinterpret_cast<u64>(b.at) | a.bytes | b.bytes) & 15u) == 0;
 }
 
-// Calls `each(n, left, right)` for the quads of two values that lie in them and are as long, or for none: where one of them is
-// no value.
+// Calls `each(n, left, right)` for the quads of two values that lie in them and are as long.
 template <typename Each>
 HR_DEVICE void for_each_own_quad(const Text& a, const Text& b, const Each& each)
 {
-    const u32 quads = (a.bytes < b.bytes ? a.bytes : b.bytes) / 16;
 // As many as eight floats of f64 are: their lanes are constants, so the sums stay in registers.
 #pragma unroll 4
-    for (u32 n = 0; n < quads; ++n) {
+    for (u32 n = 0; n < a.bytes / 16; ++n) {
         u32 left[4], right[4];
         load_quad(left, a.at + 16 * n);
         load_quad(right, b.at + 16 * n);
