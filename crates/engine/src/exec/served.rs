@@ -160,8 +160,8 @@ pub fn run(
     }
 }
 
-/// The rows of an answer as they come. Those of a short run are held back until its end: if the service goes meanwhile, which
-/// another session's function may be to blame for, the program runs again, and nobody has seen a row twice.
+/// The rows of an answer as they come. Those of a short run are held back until its end. Another session's function may end the
+/// service meanwhile: then the program runs again, and no row was passed on twice.
 struct Answer<'a> {
     emit: &'a (dyn Fn(RecordBatch) -> bool + Send + Sync),
     began: Instant,

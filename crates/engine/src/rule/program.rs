@@ -235,8 +235,7 @@ pub(super) struct Stream {
     pub smaller_than: Vec<usize>,
 }
 
-/// Of the rows of a leaf that are paired with all others, a condition is taken to leave one of so many: they are few, or there would
-/// be no end of pairs.
+/// A condition on a paired leaf is taken to leave one row of so many: a query that pairs many rows with many would not end.
 const PAIRED_LEFT: u64 = 64;
 
 /// The leaves that may be streamed: the one with the most bytes first, a table if it has one; of one row only behind others.

@@ -1,5 +1,5 @@
-//! Registered files for copies that no race makes: whoever wants an extent gets it if it is registered, and it is
-//! registered beside, on a thread, for the next time.
+//! Registered files for copies outside of races. A caller asks for an extent and gets it if it is registered. If not, a thread
+//! registers it for the next time.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -105,12 +105,6 @@ impl RegisteredFiles {
     /// Why a piece was not registered: the first refusal.
     pub fn refusal(&self) -> Option<String> {
         self.refusal.lock().as_ref().map(ToString::to_string)
-    }
-
-    /// Bytes that may be registered, and that are.
-    pub fn held_bytes(&self) -> (u64, u64) {
-        let stats = self.pool.stats();
-        (stats.budget_bytes, stats.held_bytes)
     }
 }
 
