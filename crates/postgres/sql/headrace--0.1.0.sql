@@ -42,6 +42,25 @@ create view devices as select * from headrace.devices();
 comment on view devices is 'the GPUs of this machine, as the process that owns them tells';
 grant select on devices to public;
 
+create function kept_tables(
+    out name text, out columns text[], out others text[], out rows int8, out bytes int8, out readers int8, out stale text)
+    returns setof record
+    language c volatile strict parallel restricted
+    as 'MODULE_PATHNAME', 'kept_tables_wrapper';
+
+create view kept as select * from headrace.kept_tables();
+comment on view kept is 'the tables whose columns are kept in the memory of a GPU';
+grant select on kept to public;
+
+create function cuda_handler() returns language_handler
+    language c
+    as 'MODULE_PATHNAME', 'cuda_handler_wrapper';
+create function cuda_validator(oid) returns void
+    language c strict
+    as 'MODULE_PATHNAME', 'cuda_validator_wrapper';
+create language cuda handler cuda_handler validator cuda_validator;
+comment on language cuda is 'functions in CUDA C++, which the process that owns the GPUs compiles into its kernels';
+
 create function preload(wanted bool) returns void
     language c volatile strict
     as 'MODULE_PATHNAME', 'preload_wrapper';

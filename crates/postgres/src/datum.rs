@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    ArrayBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder,
-    Int16Builder, Int32Builder, Int64Builder, StringBuilder, Time64MicrosecondBuilder,
-    TimestampMicrosecondBuilder,
+    ArrayBuilder, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
+    FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder,
+    Int64Builder, StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -19,6 +19,8 @@ use pgrx::pg_sys::{self, Datum, Oid};
 
 use crate::nodes::{WhyNot, why_not};
 use crate::translate::{constant as moment, document};
+
+const UUID_BYTES: i32 = 16;
 
 /// Gathers rows.
 pub struct Rows {
@@ -41,6 +43,8 @@ enum Column {
     Timestamp(TimestampMicrosecondBuilder),
     /// Of uuids, too.
     Text(StringBuilder),
+    Bytes(BinaryBuilder),
+    Uuid(FixedSizeBinaryBuilder),
     Decimal(Decimal128Builder, u8, i8),
 }
 
@@ -133,6 +137,10 @@ impl Column {
                 Self::Timestamp(TimestampMicrosecondBuilder::new())
             }
             DataType::Utf8 => Self::Text(StringBuilder::new()),
+            DataType::Binary => Self::Bytes(BinaryBuilder::new()),
+            DataType::FixedSizeBinary(UUID_BYTES) => {
+                Self::Uuid(FixedSizeBinaryBuilder::new(UUID_BYTES))
+            }
             DataType::Decimal128(precision, scale) => {
                 let builder = Decimal128Builder::new().with_data_type(data_type.clone());
                 Self::Decimal(builder, *precision, *scale)
@@ -180,6 +188,24 @@ impl Column {
                 builder.append_option(text.as_deref());
                 return Ok(text.map_or(0, |text| text.len()));
             }
+            Self::Bytes(builder) => {
+                let Some(datum) = value else {
+                    builder.append_null();
+                    return Ok(0);
+                };
+                let plain = pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr());
+                let bytes = pgrx::varlena::varlena_to_byte_slice(plain);
+                builder.append_value(bytes);
+                return Ok(bytes.len());
+            }
+            Self::Uuid(builder) => match value {
+                Some(datum) => {
+                    let bytes =
+                        std::slice::from_raw_parts(datum.cast_mut_ptr::<u8>(), UUID_BYTES as usize);
+                    builder.append_value(bytes).map_err(|error| WhyNot(error.to_string()))?;
+                }
+                None => builder.append_null(),
+            },
             Self::Decimal(builder, precision, scale) => {
                 let unscaled = value.map(|datum| moment::decimal(datum, *scale)).transpose()?;
                 let limit = 10_i128.pow((*precision).into());
@@ -204,6 +230,8 @@ impl Column {
             Self::Time(builder) => ArrayBuilder::finish(builder),
             Self::Timestamp(builder) => ArrayBuilder::finish(builder),
             Self::Text(builder) => ArrayBuilder::finish(builder),
+            Self::Bytes(builder) => ArrayBuilder::finish(builder),
+            Self::Uuid(builder) => ArrayBuilder::finish(builder),
             Self::Decimal(builder, _, _) => ArrayBuilder::finish(builder),
         }
     }

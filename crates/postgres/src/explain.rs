@@ -247,9 +247,12 @@ unsafe fn times(ran: &Ran, report: &RunReport, program: &Program, es: *mut Expla
             (read * u64::from(pg_sys::BLCKSZ), c"Heap Read")
         }
         Read::Files { .. } => {
-            let bytes = report.streamed.race.bytes_by_path.total();
-            show_number(es, c"Bytes", None, bytes);
-            (bytes, c"Read")
+            let bytes = report.streamed.race.bytes_by_path;
+            show_number(es, c"Bytes", None, bytes.total());
+            if bytes.resident_device > 0 {
+                show_number(es, c"Of These In GPU Memory", None, bytes.resident_device);
+            }
+            (bytes.total(), c"Read")
         }
     };
     for build in &report.builds {

@@ -26,7 +26,8 @@
 //!   It runs pipelines on threads of its own, or hands them to the one process that owns the GPUs
 //!   (`headrace_service`), which then asks it for what only a backend knows.
 //! - [`blocks`]: which blocks may be read beside the server, and how that is proven.
-//! - [`foreign`]: Arrow files as foreign tables.
+//! - [`foreign`]: Arrow files as foreign tables, which INSERT adds to and a GPU may keep.
+//! - [`cuda_language`]: functions in CUDA, which the service compiles into its kernels.
 //! - [`version`]: everything that differs between PostgreSQL's major versions.
 //!
 //! # The threads' rules
@@ -41,11 +42,13 @@
 //! DataFusion, tokio, CUDA (a backend never makes a context), the other doors.
 
 mod blocks;
+mod cuda_language;
 mod datum;
 mod devices;
 mod executor;
 mod explain;
 mod foreign;
+mod kept;
 mod nodes;
 mod plan;
 mod planner;
@@ -67,6 +70,7 @@ pub extern "C-unwind" fn _PG_init() {
     unsafe {
         executor::register();
         planner::install();
+        foreign::install();
         explain::install();
     }
 }

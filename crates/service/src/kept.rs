@@ -56,9 +56,17 @@ impl KeptTables {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a table, in place of one of its name.
+    /// Keeps a table, in place of one of its name, unless that is this one.
     pub fn keep(&self, files: Files, with: With<'_>, token: &CancelToken) -> Result<(), RunError> {
         let name = files.name.clone();
+        let known = self.tables().get(&name).cloned();
+        let is_this =
+            |kept: Kept| kept.files == files && kept.table.source().check_unchanged().is_ok();
+        if known.is_some_and(is_this) {
+            return Ok(());
+        }
+        // There need not be room for both.
+        drop(self.tables().remove(&name));
         let kept = held(files, with, token)?;
         self.tables().insert(name, kept);
         self.write_list();

@@ -16,7 +16,7 @@ use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use headrace_format::TableDescription;
 use headrace_format::heap::{Block, HeapBlocks};
-use headrace_ir::{Field, Program, Scalar};
+use headrace_ir::{CudaFunction, Field, Program, Scalar};
 pub use headrace_runner::MappedPart;
 use headrace_runner::{ErrorClass, Processor, RunReport, Settings};
 use serde::de::DeserializeOwned;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::devices::Devices;
 
 /// Changes whenever a message changes.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Batches of rows that a client may have sent and the run has not taken.
 pub const WINDOW_BATCHES: usize = 8;
@@ -57,6 +57,8 @@ pub enum Ask {
     Keep(Files),
     /// Lets a kept table go, by its name. Answered by [`Reply::Tables`].
     Release(String),
+    /// A function in CUDA: does it compile?
+    CheckFunction(Box<CudaFunction>),
     /// A kept table is to be mapped: columns by name, or all. Answered by [`Reply::Mapped`]; the connection is the lease.
     Map {
         /// The table.
@@ -64,10 +66,10 @@ pub enum Ask {
         /// The columns.
         columns: Vec<String>,
     },
-    /// A run. Over heaps, the body has the listed block ranges of all of them, first and end of each; then the
-    /// batches of the other tables follow.
+    /// A run. Over heaps, the body has the listed block ranges of all of them, first and end of each. The batches of
+    /// the other tables follow.
     Run(Box<Run>),
-    /// Rows of another table, by its number behind the heaps.
+    /// Rows of another table, by its number behind those of files or heaps.
     Batch(usize),
     /// The answer to a question: a byte per block.
     Held {
@@ -97,6 +99,8 @@ pub enum Reply {
     Mapped(Mapped),
     /// A GPU runs it, or why not.
     Placed(Result<(), String>),
+    /// It compiles, or the compiler's words.
+    Checked(Result<(), String>),
     /// Do consecutive blocks still hold?
     Holds {
         /// The question's number.
@@ -235,8 +239,10 @@ pub struct Run {
     pub program: Program,
     /// A value for each of its parameters.
     pub parameters: Vec<Scalar>,
-    /// Its tables.
+    /// Its first tables.
     pub tables: Tables,
+    /// The number of batches that follow for each table behind those.
+    pub batches: Vec<usize>,
     /// How it is run.
     pub settings: Settings,
     /// Runs of one session do not wait for each other's turns; `None`: it has no others.
@@ -246,7 +252,7 @@ pub struct Run {
 /// The tables of a program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Tables {
-    /// The first are heaps as one, the others batches that follow.
+    /// Heaps, which are one table.
     Heaps(Heaps),
     /// Each is of Arrow files.
     Files(Vec<Files>),
@@ -261,7 +267,7 @@ pub struct Files {
     pub description: TableDescription,
 }
 
-/// The blocks of a table, and batches of others.
+/// The blocks of a table.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Heaps {
     /// The heaps, whose files are named relative to the data directory. The listed ranges travel
@@ -269,8 +275,6 @@ pub struct Heaps {
     pub heaps: Vec<HeapBlocks>,
     /// The number of ranges of each heap.
     pub ranges: Vec<usize>,
-    /// The number of batches that follow for each other table.
-    pub batches: Vec<usize>,
     /// Whether data that is read may stay in the page cache.
     pub fills_page_cache: bool,
 }

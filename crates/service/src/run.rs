@@ -36,7 +36,7 @@ const THREADS_MAX: usize = 1024;
 /// A client's request, with what came after its first message.
 pub struct Asked {
     pub run: Run,
-    /// Batches of each table behind heaps.
+    /// Batches of each table behind those of files or heaps.
     pub batches: Vec<Vec<RecordBatch>>,
 }
 
@@ -134,22 +134,21 @@ fn tables(
     shared: &Shared,
 ) -> Result<(Run, Vec<Arc<StreamTable>>), RunError> {
     let Asked { mut run, batches } = asked;
-    let tables = match &mut run.tables {
+    let mut tables = match &mut run.tables {
         Tables::Files(files) => {
-            files.iter().map(|files| shared.tables.get(files)).collect::<Result<_, _>>()?
+            files.iter().map(|files| shared.tables.get(files)).collect::<Result<Vec<_>, _>>()?
         }
         Tables::Heaps(heaps) => {
             let name = &run.program.answer.source.table;
             let fills_page_cache = heaps.fills_page_cache;
             let table = HeapTable::new(name, std::mem::take(&mut heaps.heaps), owner, rows)?;
             let table = table.filling_page_cache(fills_page_cache);
-            let mut tables = vec![Arc::new(StreamTable::new(name, Arc::new(table)))];
-            for (number, batches) in (1..).zip(batches) {
-                tables.push(Arc::new(StreamTable::of_batches(&run.program, number, batches)?));
-            }
-            tables
+            vec![Arc::new(StreamTable::new(name, Arc::new(table)))]
         }
     };
+    for (number, batches) in (tables.len()..).zip(batches) {
+        tables.push(Arc::new(StreamTable::of_batches(&run.program, number, batches)?));
+    }
     Ok((run, tables))
 }
 

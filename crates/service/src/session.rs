@@ -10,7 +10,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
 use headrace_format::batches::{BatchSender, batch_channel};
-use headrace_runner::ErrorClass;
+use headrace_runner::{ErrorClass, check_function};
 
 use crate::devices;
 use crate::outbox::Outbox;
@@ -64,6 +64,10 @@ pub fn serve(
         }
         Some(Frame { head: Ask::Place(place), .. }) => {
             protocol::write(&mut writer, &Reply::Placed(run::place(&place, shared)), &[])
+        }
+        Some(Frame { head: Ask::CheckFunction(function), .. }) => {
+            let checked = check_function(&function).map_err(|why| why.to_string());
+            protocol::write(&mut writer, &Reply::Checked(checked), &[])
         }
         Some(Frame { head: Ask::Keep(files), .. }) => {
             // Its reader may go meanwhile; what is kept then is kept.
@@ -121,14 +125,11 @@ fn taken(
     reader: &mut impl Read,
     shared: &Shared,
 ) -> Result<Asked, ProtocolError> {
-    let batches = match &mut run.tables {
-        Tables::Files(_) => Vec::new(),
-        Tables::Heaps(heaps) => {
-            give_ranges(heaps, ranges)?;
-            let bytes_max = shared.runner.memory().limit_bytes as usize / 2;
-            read_batches(&heaps.batches, bytes_max, reader)?
-        }
-    };
+    if let Tables::Heaps(heaps) = &mut run.tables {
+        give_ranges(heaps, ranges)?;
+    }
+    let bytes_max = shared.runner.memory().limit_bytes as usize / 2;
+    let batches = read_batches(&run.batches, bytes_max, reader)?;
     Ok(Asked { run, batches })
 }
 

@@ -125,6 +125,7 @@ pub fn run(
         program: program.clone(),
         parameters: parameters.to_vec(),
         tables: protocol::Tables::Files(files),
+        batches: Vec::new(),
         settings: settings.clone(),
         session: Some(std::process::id()),
     };
@@ -135,7 +136,7 @@ pub fn run(
         has_emitted: false,
         is_wanted: true,
     };
-    let ran = client::run_files(connection, run, token, &mut |batch| answer.take(batch));
+    let ran = client::run_files(connection, run, &[], token, &mut |batch| answer.take(batch));
     if ran.is_ok() {
         answer.pass_on();
     }

@@ -78,7 +78,7 @@ unsafe fn somewhere(
     given: &Given,
     ran: &mut Option<Ran>,
 ) -> Result<Vec<RecordBatch>, WhyNot> {
-    let mut why_not = service::why_not(relations);
+    let mut why_not = service::why_not(false, || service::bytes_of(relations));
     let service_failed = why_not.is_none();
     if service_failed {
         match stream_blocks(plan, relations, snapshot, given, true, ran) {

@@ -11,8 +11,8 @@ use headrace_ir::{Program, Scalar};
 use headrace_runner::{
     Fallback, Processor, Request, RunReport, Runner, RunnerOptions, Settings, StreamTable,
 };
-use headrace_service::client::RowSender;
-use headrace_service::protocol;
+use headrace_service::client::{self, RowSender};
+use headrace_service::protocol::{self, Files};
 
 use super::answer;
 use super::row_way::RowWay;
@@ -35,8 +35,10 @@ pub(super) struct Job {
 pub(super) enum Table {
     /// Of this process.
     Own(StreamTable),
-    /// Of the service.
+    /// Heaps, of the service.
     Service(ForService),
+    /// Files, of the service. `is_on_gpu`: it keeps them.
+    Files { files: Files, is_on_gpu: bool },
 }
 
 /// What the service gets besides the program.
@@ -137,26 +139,27 @@ impl Job {
         let Self { program, values, children, table } = self;
         match table {
             Table::Service(ForService { heaps, fills_page_cache, rows, owner }) => {
-                let run = protocol::Run {
-                    program,
-                    parameters: values,
-                    tables: protocol::Tables::Heaps(protocol::Heaps {
-                        heaps,
-                        fills_page_cache,
-                        ..protocol::Heaps::default()
-                    }),
-                    // This session has cores of its own, and weighed them.
-                    settings: Settings {
-                        processor: Processor::Cuda,
-                        fallback: Fallback::Allow,
-                        threads,
-                        ..Settings::default()
-                    },
-                    session: None,
-                };
+                let heaps =
+                    protocol::Heaps { heaps, fills_page_cache, ..protocol::Heaps::default() };
+                let run = served(program, values, protocol::Tables::Heaps(heaps), threads);
                 let start = service::start();
                 Box::new(move |token| {
-                    service::run(&start, run, &children, &rows, &owner, token, answer)
+                    service::run(&start, token, answer, |connection, emit| {
+                        client::run(connection, run, &children, &rows, &*owner, token, emit)
+                    })
+                })
+            }
+            Table::Files { files, is_on_gpu } => {
+                let tables = protocol::Tables::Files(vec![files.clone()]);
+                let run = served(program, values, tables, threads);
+                let start = service::start();
+                Box::new(move |token| {
+                    if is_on_gpu {
+                        service::keep(&start, files, token)?;
+                    }
+                    service::run(&start, token, answer, |connection, emit| {
+                        client::run_files(connection, run, &children, token, emit)
+                    })
                 })
             }
             Table::Own(table) => {
@@ -192,6 +195,19 @@ impl Job {
             }
         }
     }
+}
+
+/// A run for the service.
+fn served(
+    program: Program,
+    parameters: Vec<Scalar>,
+    tables: protocol::Tables,
+    threads: usize,
+) -> protocol::Run {
+    // This session has cores of its own, and weighed them.
+    let (processor, fallback) = (Processor::Cuda, Fallback::Allow);
+    let settings = Settings { processor, fallback, threads, ..Settings::default() };
+    protocol::Run { program, parameters, tables, batches: Vec::new(), settings, session: None }
 }
 
 fn own_run(runner: &Runner, answer: Gathered, request: &Request<'_>) -> Done {

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
-use headrace_service::client::{self, Connection, Failed, RowSender, Start};
+use headrace_service::client::{self, Connection, Failed, Start};
+use headrace_service::protocol::Files;
 use headrace_service::{devices, protocol};
 use pgrx::pg_sys::{self, Relation};
 
 use super::job::{Answered, Failure, Gathered};
-use crate::blocks::Owner;
 use crate::settings::{self, Processor};
 
 /// The data directory: a server's processes work there.
@@ -45,29 +45,35 @@ pub struct Served {
     pub queued_ms: f64,
 }
 
-/// Why the service does not get a run, before it is asked; `None`: it gets it.
-pub(super) unsafe fn why_not(relations: &[Relation]) -> Option<String> {
+/// Bytes of heaps.
+pub(super) unsafe fn bytes_of(relations: &[Relation]) -> u64 {
+    let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+    let blocks = |of: &Relation| pg_sys::RelationGetNumberOfBlocksInFork(*of, fork);
+    relations.iter().map(|of| u64::from(blocks(of)) * u64::from(pg_sys::BLCKSZ)).sum()
+}
+
+/// Why the service does not get a run, before it is asked; `None`: it gets it. What a GPU keeps is run there whatever its bytes.
+pub(super) fn why_not(is_on_gpu: bool, bytes: impl FnOnce() -> u64) -> Option<String> {
     match settings::PROCESSOR.get() {
         Processor::cuda => None,
         Processor::cpu => Some("headrace.processor is cpu".into()),
-        Processor::auto => devices::why_none().or_else(|| {
-            let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
-            let blocks = |of: &Relation| pg_sys::RelationGetNumberOfBlocksInFork(*of, fork);
-            let blocks: u64 = relations.iter().map(|of| u64::from(blocks(of))).sum();
-            let min_blocks = u64::try_from(settings::MIN_GPU_TABLE_BLOCKS.get()).unwrap_or(0);
-            if blocks < min_blocks {
-                return Some("the table is smaller than headrace.min_gpu_table_size".into());
-            }
-            let kept_max = DEVICE_CACHE_BYTES.load(Ordering::Relaxed);
-            let is_kept = kept_max == 0 || blocks * u64::from(pg_sys::BLCKSZ) <= kept_max;
-            let threads = settings::threads();
-            (threads >= FAST_THREADS && !is_kept).then(|| {
-                format!(
-                    "the GPUs cannot keep the table, and {threads} threads of the CPU are faster"
-                )
-            })
-        }),
+        Processor::auto if is_on_gpu => devices::why_none(),
+        Processor::auto => devices::why_none().or_else(|| why_rather_here(bytes())),
     }
+}
+
+/// Why this session is done with so many bytes before a GPU is, if it is.
+fn why_rather_here(bytes: u64) -> Option<String> {
+    let min_blocks = u64::try_from(settings::MIN_GPU_TABLE_BLOCKS.get()).unwrap_or(0);
+    if bytes < min_blocks * u64::from(pg_sys::BLCKSZ) {
+        return Some("the table is smaller than headrace.min_gpu_table_size".into());
+    }
+    let kept_max = DEVICE_CACHE_BYTES.load(Ordering::Relaxed);
+    let is_kept = kept_max == 0 || bytes <= kept_max;
+    let threads = settings::threads();
+    (threads >= FAST_THREADS && !is_kept).then(|| {
+        format!("the GPUs cannot keep the table, and {threads} threads of the CPU are faster")
+    })
 }
 
 /// How the service is started, by the settings of now.
@@ -130,23 +136,34 @@ pub fn connect(start: &Start, token: &CancelToken) -> Result<Connection, client:
     Connection::open(data, QUICK, token).map_err(|_| before)
 }
 
-/// A run by the service.
+/// Who runs it, and whether that may be otherwise in another place.
+fn of_the_place(failure: client::Failure) -> Failure {
+    Failure { is_of_the_place: failure.is_of_the_place(), reason: failure.message }
+}
+
+/// Has a table's columns kept in the memory of a GPU, if they are not yet.
+pub(super) fn keep(start: &Start, files: Files, token: &CancelToken) -> Result<(), Failure> {
+    let name = files.name.clone();
+    let kept = connect(start, token).map_err(of_the_place)?.keep(files, token);
+    let not_here = |failure: client::Failure| Failure {
+        is_of_the_place: true,
+        reason: format!("{name} cannot be kept on a GPU: {}", failure.message),
+    };
+    kept.map(drop).map_err(not_here)
+}
+
+/// A run by the service, over files or heaps; `talk` sends it, and passes the answer's batches on.
 pub(super) fn run(
     start: &Start,
-    run: protocol::Run,
-    children: &[RecordBatch],
-    rows: &RowSender,
-    owner: &Owner,
     token: &CancelToken,
     mut answer: Gathered,
+    talk: impl FnOnce(
+        Connection,
+        &mut dyn FnMut(RecordBatch) -> bool,
+    ) -> Result<protocol::Finished, client::Failure>,
 ) -> Result<Answered, Failure> {
-    let of_the_place = |failure: client::Failure| Failure {
-        is_of_the_place: failure.is_of_the_place(),
-        reason: failure.message,
-    };
     let connection = connect(start, token).map_err(of_the_place)?;
-    let mut emit = |batch| answer.push(batch);
-    let finished = client::run(connection, run, children, rows, owner, token, &mut emit);
+    let finished = talk(connection, &mut |batch| answer.push(batch));
     // An answer that is too large was broken off.
     let batches = answer.finish()?;
     let protocol::Finished { report, device, queued_ms, device_cache_bytes } =

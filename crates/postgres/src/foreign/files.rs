@@ -32,10 +32,10 @@ impl Found {
 }
 
 /// The files of paths: a file itself, a folder's files, and those in its folders `key=value`, in them
-/// again. Sorted by path.
+/// again. Sorted by path. None of one folder that is empty: nothing was inserted yet.
 ///
 /// # Errors
-/// A path that is not there, a folder that cannot be listed, no files.
+/// A path that is not there, a folder that cannot be listed, one that has other things alone.
 pub fn find(paths: &[PathBuf]) -> Result<Vec<Found>, WhyNot> {
     let mut found = Vec::new();
     for path in paths {
@@ -47,7 +47,8 @@ pub fn find(paths: &[PathBuf]) -> Result<Vec<Found>, WhyNot> {
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found.dedup();
-    if found.is_empty() {
+    let is_new = matches!(paths, [path] if path.is_dir() && entries(path)?.is_empty());
+    if found.is_empty() && !is_new {
         let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
         return why_not(format!(
             "no Arrow files in {}: their names end in .arrow, .feather or .ipc",

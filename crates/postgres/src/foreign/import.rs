@@ -44,7 +44,7 @@ fn tables(folder: &Path) -> Result<Vec<(String, PathBuf)>, WhyNot> {
         let is_table = match path.is_dir() {
             true => {
                 files::key_and_value(&path).is_none()
-                    && files::find(std::slice::from_ref(&path)).is_ok()
+                    && files::find(std::slice::from_ref(&path)).is_ok_and(|it| !it.is_empty())
             }
             false => is_table_file(&path),
         };

@@ -5,6 +5,8 @@
 //! paths ──► files: Arrow files, the values that folders `key=value` give, opened once a session
 //! columns declared ──► types: is a file's column what its foreign table says
 //! planner ──► plan: rows, cost, what is read ──► scan: record batches ──► tuples
+//! INSERT, COPY ──► insert: tuples ──► a new Arrow file, hidden ──► pending: in its place at the commit
+//! option `residence` ──► residence: columns that the GPU service keeps
 //! ```
 //!
 //! Whatever is wrong with a file, or with what a foreign table says of it, is an error of the query that
@@ -13,10 +15,13 @@
 mod analyze;
 mod files;
 mod import;
+mod insert;
 mod options;
 mod partitions;
+mod pending;
 mod plan;
 mod pushed;
+mod residence;
 mod scan;
 mod streamed;
 mod table;
@@ -29,6 +34,7 @@ use pgrx::{Internal, PgLogLevel, PgSqlErrorCode};
 use crate::nodes::WhyNot;
 
 pub use plan::read_cost;
+pub use residence::install;
 pub use streamed::{Opened, Streamed, is_ours, opened};
 
 /// What the server calls.
@@ -51,6 +57,13 @@ fn fdw_handler() -> Internal {
         (*routine).ExplainForeignScan = Some(scan::explain);
         (*routine).AnalyzeForeignTable = Some(analyze::analyze);
         (*routine).ImportForeignSchema = Some(import::import);
+        (*routine).IsForeignRelUpdatable = Some(insert::events);
+        (*routine).PlanForeignModify = Some(insert::plan);
+        (*routine).BeginForeignModify = Some(insert::begin_modify);
+        (*routine).BeginForeignInsert = Some(insert::begin);
+        (*routine).ExecForeignInsert = Some(insert::insert);
+        (*routine).EndForeignModify = Some(insert::end);
+        (*routine).EndForeignInsert = Some(insert::end);
         routine
     };
     Internal::from(Some(pg_sys::Datum::from(routine)))

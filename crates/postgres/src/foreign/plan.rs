@@ -164,6 +164,10 @@ unsafe fn private(
     relation: *mut RelOptInfo,
     table: Oid,
 ) -> Result<(*mut List, *mut List), WhyNot> {
+    if ForeignTable::of(table)?.find()?.is_empty() {
+        let plan = ScanPlan { wanted: wanted(relation), pushed: None };
+        return Ok((plan.to_list(null_mut())?, null_mut()));
+    }
     let files = Streamed::of(relation, table)?;
     let copies = |nodes: &[*mut Node]| {
         let copies = nodes.iter().map(|node| nodes::copy(*node));

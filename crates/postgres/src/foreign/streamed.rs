@@ -9,8 +9,8 @@ use headrace_runner::StreamTable;
 use pgrx::pg_sys::{self, EState, ExprContext, List, Node, Oid, RelOptInfo};
 
 use super::files::{self, Found};
-use super::table::{Column, ForeignTable, Origin};
-use super::{partitions, plan};
+use super::table::{self, Column, ForeignTable, Origin};
+use super::{partitions, plan, residence};
 use crate::nodes::{WhyNot, why_not};
 use crate::translate::ir_type;
 
@@ -35,7 +35,9 @@ impl Streamed {
     pub unsafe fn of(relation: *mut RelOptInfo, table: Oid) -> Result<Self, WhyNot> {
         let table = ForeignTable::of(table)?;
         let found = table.find()?;
-        let arrow = files::open(&found)?;
+        let Some(arrow) = table::open(&found)? else {
+            return why_not("the table has no files yet");
+        };
         let clauses = partitions::clauses(relation, &table.of_folders(&arrow, &found));
         Ok(Self { table, arrow, found, clauses })
     }
@@ -85,7 +87,13 @@ impl Streamed {
 /// What a run reads.
 pub struct Opened {
     pub table: StreamTable,
+    /// How the GPU service knows it.
+    pub name: String,
+    /// Whether a GPU keeps it.
+    pub is_on_gpu: bool,
     pub program: Program,
+    /// The size of the files that are read.
+    pub bytes: u64,
     pub files: u64,
     /// Files that their folders ruled out.
     pub ruled_out_files: u64,
@@ -96,15 +104,18 @@ pub struct Opened {
 /// # Errors
 /// Whatever is wrong with them: the server's own plan then says so, or answers.
 pub unsafe fn opened(
-    table: Oid,
+    relation: Oid,
     wanted: &[i16],
     clauses: *mut List,
     mut program: Program,
     estate: *mut EState,
     context: *mut ExprContext,
 ) -> Result<Opened, WhyNot> {
-    let table = ForeignTable::of(table)?;
+    let table = ForeignTable::of(relation)?;
     let mut all = table.find()?;
+    if all.is_empty() {
+        return why_not("the table has no files any more");
+    }
     let files = all.len();
     let mut found = partitions::wanted(estate, context, &table, all.clone(), clauses)?;
     let read = found.len();
@@ -125,7 +136,10 @@ pub unsafe fn opened(
     program.answer.source.ordinals = ordinals;
     Ok(Opened {
         table: StreamTable::new(&program.answer.source.table, arrow),
+        name: residence::name_of(relation)?,
+        is_on_gpu: table.options.is_on_gpu,
         program,
+        bytes: found.iter().map(plan::size_of_file).sum(),
         files: read as u64,
         ruled_out_files: (files - read) as u64,
     })

@@ -1,6 +1,5 @@
 //! A foreign table: its columns as declared, and where their values come from.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_schema::DataType;
@@ -8,6 +7,7 @@ use headrace_format::arrow::ArrowTable;
 use pgrx::pg_sys::{self, Oid};
 
 use super::files::{self, Found};
+use super::options::Options;
 use super::{options, types};
 use crate::nodes::{self, WhyNot, why_not};
 use crate::version;
@@ -16,8 +16,10 @@ use crate::version;
 #[derive(Debug)]
 pub struct ForeignTable {
     pub name: String,
-    /// What its option names.
-    paths: Vec<PathBuf>,
+    /// Whose files they are.
+    pub owner: Oid,
+    /// What its options say.
+    pub options: Options,
     /// Those that are not dropped.
     pub columns: Vec<Column>,
 }
@@ -43,7 +45,7 @@ pub enum Origin {
 impl ForeignTable {
     /// A table that the query has locked. Ends the query if its owner may not read files.
     pub unsafe fn of(relation: Oid) -> Result<Self, WhyNot> {
-        let paths = options::paths((*pg_sys::GetForeignTable(relation)).options)?;
+        let options = Options::of(relation)?;
         let relation = pg_sys::table_open(relation, pg_sys::NoLock as i32);
         let name = nodes::owned((*(*relation).rd_rel).relname.data.as_ptr());
         let owner = (*(*relation).rd_rel).relowner;
@@ -59,12 +61,12 @@ impl ForeignTable {
         pg_sys::table_close(relation, pg_sys::NoLock as i32);
         // Whoever may select from the table need not have the right.
         options::check_rights(owner, &format!("own foreign table \"{name}\" of files"));
-        Ok(Self { name, paths, columns })
+        Ok(Self { name, owner, options, columns })
     }
 
     /// Its files as they are now.
     pub fn find(&self) -> Result<Vec<Found>, WhyNot> {
-        files::find(&self.paths)
+        files::find(&self.options.paths)
     }
 
     /// A column by its number.

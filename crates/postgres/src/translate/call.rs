@@ -1,12 +1,13 @@
 //! Functions, and operators that are functions.
 
-use headrace_ir::{ArithmeticOp, DataType, Expr, Function, OnOverflow};
+use headrace_ir::{ArithmeticOp, CudaFunction, DataType, Expr, Function, OnOverflow};
 use pgrx::pg_sys::{self, Node, Oid};
 
 use super::expr::{Translated, Translator, operands, widened};
 use super::number::remainder;
 use super::shown::Shown;
 use super::types::ir_type;
+use crate::cuda_language;
 use crate::nodes::{WhyNot, why_not};
 
 impl Translator {
@@ -122,6 +123,9 @@ impl Translator {
         if let Ok(parameter) = self.parameter(node) {
             return Ok(parameter);
         }
+        if let Some(function) = cuda_language::called(function) {
+            return self.cuda_call(function?, arguments);
+        }
         let function = function.to_u32();
         if let Some(expr) = self.moment_call(function, arguments)? {
             return Ok(expr);
@@ -133,6 +137,16 @@ impl Translator {
             return Ok(expr);
         }
         self.parameter(node)
+    }
+
+    unsafe fn cuda_call(&mut self, function: CudaFunction, arguments: &[*mut Node]) -> Translated {
+        let arguments = arguments.iter().map(|argument| self.expr(*argument));
+        let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
+        let types: Vec<DataType> = arguments.iter().map(Expr::data_type).collect();
+        match cuda_language::takes(&function, &types) {
+            true => Ok(Expr::Cuda { function: Box::new(function), arguments, twin: None }),
+            false => why_not(format!("{function}() of other types than it takes")),
+        }
     }
 }
 

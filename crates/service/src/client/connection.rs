@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use headrace_flow::CancelToken;
+use headrace_ir::CudaFunction;
 
 use super::start::{Start, start_service};
 use super::{Failure, Wanted, surprised};
@@ -106,6 +107,21 @@ impl Connection {
     pub fn status(self, token: &CancelToken) -> Result<Status, Failure> {
         match self.ask(&Ask::Status, token)? {
             Some(Frame { head: Reply::Status(status), .. }) => Ok(*status),
+            other => Err(surprised(other)),
+        }
+    }
+
+    /// Whether a function in CUDA compiles, or the compiler's words.
+    ///
+    /// # Errors
+    /// The service is gone.
+    pub fn check_function(
+        self,
+        function: CudaFunction,
+        token: &CancelToken,
+    ) -> Result<Result<(), String>, Failure> {
+        match self.ask(&Ask::CheckFunction(Box::new(function)), token)? {
+            Some(Frame { head: Reply::Checked(checked), .. }) => Ok(checked),
             other => Err(surprised(other)),
         }
     }

@@ -51,17 +51,18 @@ impl Owner for Nobody {
     fn done(&self, _blocks: u32) {}
 }
 
-/// As [`run`], over files.
+/// As [`run`], over files and batches.
 ///
 /// # Errors
 /// [`Failure`]: the emitted rows are not the answer.
 pub fn run_files(
     connection: Connection,
     asked: Run,
+    batches: &[RecordBatch],
     token: &CancelToken,
     emit: &mut dyn FnMut(RecordBatch) -> bool,
 ) -> Result<Finished, Failure> {
-    run(connection, asked, &[], &RowSender::default(), &Nobody, token, emit)
+    run(connection, asked, batches, &RowSender::default(), &Nobody, token, emit)
 }
 
 /// The channel of the owner's rows to the service. Rows that are given before there is a connection
@@ -178,10 +179,10 @@ fn ask(
     batches: &[RecordBatch],
 ) -> Result<(), ProtocolError> {
     let parts: Vec<Vec<RecordBatch>> = batches.iter().map(parts).collect();
+    run.batches = parts.iter().map(Vec::len).collect();
     let ranges = match &mut run.tables {
         Tables::Files(_) => Vec::new(),
         Tables::Heaps(heaps) => {
-            heaps.batches = parts.iter().map(Vec::len).collect();
             heaps.ranges = heaps.heaps.iter().map(|heap| heap.direct.len()).collect();
             let direct = heaps.heaps.iter_mut().flat_map(|heap| std::mem::take(&mut heap.direct));
             protocol::encode_ranges(&direct.collect::<Vec<_>>())

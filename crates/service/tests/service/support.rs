@@ -136,6 +136,7 @@ impl Heap {
                 fills_page_cache: true,
                 ..protocol::Heaps::default()
             }),
+            batches: Vec::new(),
             settings: Settings {
                 processor: Processor::Cuda,
                 fallback: Fallback::Allow,
