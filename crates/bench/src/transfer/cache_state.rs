@@ -34,17 +34,17 @@ pub(crate) fn prepare(
         CacheState::Hot => warm(plan, files, chunks)?,
     }
     let resident_share_before = resident_share(files, &mut notes);
-    let is_cold = matches!(plan.cache, CacheState::Cold | CacheState::ColdEverything);
-    if let (true, Some(share)) = (is_cold, resident_share_before)
-        && share > COLD_SHARE_MAX
-    {
+    let warm_share =
+        resident_share_before.filter(|share| plan.cache.is_cold() && *share > COLD_SHARE_MAX);
+    if let Some(share) = warm_share {
         notes.push(format!(
             "not cold: {:.0}% of the bytes stayed in memory (pages that are mapped or in use by \
              others cannot be dropped)",
             share * 100.0
         ));
     }
-    Ok(CacheRecord { asked: plan.cache, resident_share_before, notes })
+    let is_as_asked = warm_share.is_none();
+    Ok(CacheRecord { asked: plan.cache, resident_share_before, is_as_asked, notes })
 }
 
 fn drop_files(files: &[Arc<SourceFile>], notes: &mut Vec<String>) -> Result<(), BenchError> {

@@ -156,6 +156,13 @@ pub enum CacheState {
     Hot,
 }
 
+impl CacheState {
+    /// Whether storage is to be read.
+    pub fn is_cold(self) -> bool {
+        matches!(self, Self::Cold | Self::ColdEverything)
+    }
+}
+
 /// Replaces an opened file with another.
 pub type FileWrap = Arc<dyn Fn(Arc<SourceFile>) -> Arc<dyn ReadAt> + Send + Sync>;
 

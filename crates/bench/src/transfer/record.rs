@@ -232,6 +232,8 @@ pub struct CacheRecord {
     /// Share of the files' bytes in memory when the clock started, 0 to 1; `None` if the kernel
     /// does not say.
     pub resident_share_before: Option<f64>,
+    /// Whether that is what was asked for, as far as the kernel tells.
+    pub is_as_asked: bool,
     /// What was impossible.
     pub notes: Vec<String>,
 }

@@ -67,7 +67,11 @@ pub fn sweep_table(sweep: &Sweep) -> String {
     for (index, point) in sweep.points.iter().enumerate() {
         if let Ok(run) = &point.outcome {
             rows.push(cells(point, run));
-            marks.push(if best == Some(index) { "  <- best" } else { "" });
+            marks.push(match run.cache.is_as_asked {
+                false => "  not cold",
+                true if best == Some(index) => "  <- best",
+                true => "",
+            });
         }
     }
     // Names to the left, numbers to the right.

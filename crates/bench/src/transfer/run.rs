@@ -82,6 +82,10 @@ impl Bench {
         let chunks = chunks::cut(&sizes_bytes, plan.pattern, plan.limit_bytes);
         let files: Vec<Arc<SourceFile>> =
             inputs.files.iter().map(|input| input.file.clone()).collect();
+        if plan.cache.is_cold() {
+            // What stays mapped cannot be dropped.
+            self.gpus.forget_files();
+        }
         let cache = cache_state::prepare(plan, &files, &chunks)?;
         let race_files: Vec<Arc<dyn ReadAt>> =
             files.iter().map(|file| wrapped(plan, file)).collect();
@@ -130,8 +134,12 @@ impl Bench {
             check_written(plan, &written)?;
         }
         let counted = std::mem::take(&mut written.counted);
-        let cache =
-            CacheRecord { asked: CacheState::AsIs, resident_share_before: None, notes: Vec::new() };
+        let cache = CacheRecord {
+            asked: CacheState::AsIs,
+            resident_share_before: None,
+            is_as_asked: true,
+            notes: Vec::new(),
+        };
         let mut run = empty_record(plan, cache, counted, Vec::new());
         run.files = written.files;
         run.file_bytes = written.file_bytes;

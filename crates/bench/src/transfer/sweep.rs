@@ -87,10 +87,11 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// The fastest run (most IOPS, when random), as an index into the points.
+    /// The fastest run (most IOPS, when random) of those that found the cache as it was asked for, as an index into the points.
     pub fn best(&self) -> Option<usize> {
         let speed = |point: &SweepPoint| {
-            point.outcome.as_ref().ok().map(|run| run.iops.unwrap_or(run.gb_per_s))
+            let run = point.outcome.as_ref().ok().filter(|run| run.cache.is_as_asked)?;
+            Some(run.iops.unwrap_or(run.gb_per_s))
         };
         let fast = self.points.iter().enumerate().filter_map(|(i, p)| Some((i, speed(p)?)));
         fast.filter(|(_, speed)| *speed > 0.0)

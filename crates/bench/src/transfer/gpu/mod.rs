@@ -83,6 +83,16 @@ impl Gpus {
         })
     }
 
+    /// Lets the mappings of files go that earlier runs have left for later ones.
+    pub fn forget_files(&self) {
+        if let Some(registered) = &self.registered {
+            registered.clear();
+        }
+        if let Some(mappings) = &self.mappings {
+            mappings.clear();
+        }
+    }
+
     /// Streams the chunks to the plan's GPUs.
     pub fn run(&mut self, job: &Job<'_>) -> Result<Outcome, BenchError> {
         let Target::Gpus(ordinals) = &job.plan.target else {
