@@ -43,6 +43,21 @@ pub(super) struct Fence<O> {
     pub last: O,
 }
 
+/// Keys not below the one and not above the other, as far as that is known.
+pub(super) struct Between<O> {
+    low: Option<O>,
+    high: Option<O>,
+}
+
+impl<O: Ord + Copy> Between<O> {
+    /// Whether one of these keys, which are in order, may be among them.
+    pub fn meets(&self, keys: &[O]) -> bool {
+        let first = self.low.map_or(0, |low| keys.partition_point(|key| *key < low));
+        let first = keys.get(first);
+        first.is_some_and(|key| self.high.is_none_or(|high| *key <= high))
+    }
+}
+
 impl<'a, K: Number> Fenced<'a, K> {
     /// # Errors
     /// A list that the fences show to be unsorted: each block may be in order while its last key is still below
@@ -92,6 +107,14 @@ impl<'a, K: Number> Fenced<'a, K> {
         let from = self.fences.partition_point(|fence| fence.end <= positions.start);
         let to = self.fences.partition_point(|fence| fence.end < positions.end);
         &self.fences[from..to.max(from)]
+    }
+
+    /// What the fences tell of the keys at these positions.
+    pub fn keys_between(&self, start: u64, end: u64) -> Between<K::Ordered> {
+        let before = self.fences.partition_point(|fence| fence.end <= start);
+        let behind = self.fences.partition_point(|fence| fence.end < end);
+        let last = |index: usize| self.fences.get(index).map(|fence| fence.last);
+        Between { low: before.checked_sub(1).and_then(last), high: last(behind) }
     }
 
     /// The first position whose key is not below `key`, or is above it.

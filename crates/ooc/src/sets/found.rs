@@ -11,7 +11,7 @@ use super::Repeats;
 /// Maximum pairs of a chunk: each is a separate launch on a device.
 pub(super) const CHUNK_PAIRS_MAX: usize = 32;
 
-/// From this ratio on a pair is cut at each fence of its longer list: the shorter list then has less than one
+/// From this ratio on a pair is cut where blocks of its longer list have no counterpart: the shorter list then has less than one
 /// key per some kilobytes of the longer.
 const SKEW: u64 = 64;
 

@@ -8,11 +8,11 @@
 //!      └─────chunk─────┘         pairs, up to what a slot holds
 //! ```
 //!
-//! Pairs without output are dropped: the race never reads them. If one list is much denser than the other,
-//! its pairs are cut at each of its fences, so that blocks without a counterpart drop out too.
+//! Pairs without output are dropped: the race never reads them. If one list is much denser than the other, the few keys of
+//! a pair are read, and the other list is cut where blocks begin that have no counterpart among them.
 //!
-//! The plan needs one small read for each 2 MiB of input and a guess for each chunk. Nothing else must be known
-//! before the race.
+//! The plan needs one small read for each 2 MiB of input, a guess for each chunk, and of lists of very different density
+//! the shorter one. Nothing else must be known before the race.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,6 +28,9 @@ use super::unsorted::unsorted_within;
 use super::{Repeats, SetOperation};
 use crate::{Number, Result};
 
+/// Storage has read so many bytes before it has found another place.
+const SKIPPED_BYTES_MIN: u64 = 256 << 10;
+
 /// Options of a plan.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
@@ -35,6 +38,8 @@ pub(super) struct Shape {
     pub chunk_keys: u64,
     /// Keys of a block; the last one is its fence.
     pub block_keys: u64,
+    /// Fewer keys without a counterpart are read rather than left out.
+    pub skipped_keys_min: u64,
     /// Concurrent reads.
     pub readers: usize,
 }
@@ -46,7 +51,8 @@ impl Shape {
         let chunk_keys = (chunk_bytes / key_bytes).clamp(16, 1 << 31);
         // A chunk may be a block longer than it was meant to be.
         let block_keys = (fence_bytes / key_bytes).clamp(1, chunk_keys / 8);
-        Shape { chunk_keys, block_keys, readers }
+        let skipped_keys_min = (SKIPPED_BYTES_MIN / key_bytes).min(chunk_keys / 64);
+        Shape { chunk_keys, block_keys, skipped_keys_min, readers }
     }
 }
 
@@ -112,6 +118,12 @@ struct Planner<'a, K: Number> {
 
 /// A cut of both lists.
 type Cut = [u64; 2];
+
+/// Consecutive blocks which have counterparts in the other list, or have none.
+struct Stretch {
+    end: u64,
+    is_met: bool,
+}
 
 impl<K: Number> Planner<'_, K> {
     /// The pairs that may have output, in order.
@@ -188,6 +200,39 @@ impl<K: Number> Planner<'_, K> {
         Err(unsorted_within::<K>([all(0), all(1)], self.repeats))
     }
 
+    /// Where, in the longer list of a pair, blocks begin and end that have no counterpart among the few keys of the other.
+    fn ends_of_stretches(&self, of: [&Range<u64>; 2], longer: usize) -> Result<Vec<u64>> {
+        let (long, short) = (&self.lists[longer], &self.lists[1 - longer]);
+        let fences = long.within(of[longer]);
+        if fences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys = short.list.keys_at::<K>(of[1 - longer].clone())?;
+        let keys: Vec<K::Ordered> = keys.into_iter().map(|key| key.ordered()).collect();
+        if !keys.is_sorted() {
+            let within = || (short.list, of[1 - longer].clone());
+            return Err(unsorted_within::<K>([within(), within()], self.repeats));
+        }
+        let mut stretches: Vec<Stretch> = Vec::new();
+        let ends = fences.iter().map(|fence| fence.end).chain([of[longer].end]);
+        let mut start = of[longer].start;
+        for end in ends {
+            let is_met = long.keys_between(start, end).meets(&keys);
+            match stretches.last_mut().filter(|last| last.is_met == is_met) {
+                Some(last) => last.end = end,
+                None => stretches.push(Stretch { end, is_met }),
+            }
+            start = end;
+        }
+        let mut start = of[longer].start;
+        for stretch in &mut stretches {
+            stretch.is_met |= stretch.end - start < self.shape.skipped_keys_min;
+            start = stretch.end;
+        }
+        let changes = stretches.windows(2).filter(|pair| pair[0].is_met != pair[1].is_met);
+        Ok(changes.map(|pair| pair[0].end).collect())
+    }
+
     /// Adds a pair, or its non-empty parts, none larger than a chunk.
     fn add(&self, pair: Pair, pairs: &mut Vec<Pair>) -> Result<()> {
         let count = |keys: &Range<u64>| keys.end - keys.start;
@@ -201,17 +246,20 @@ impl<K: Number> Planner<'_, K> {
             SetOperation::Difference => longer == 1,
             _ => false,
         };
-        let fences = self.lists[longer].within(&positions);
         let is_large = pair.keys() > self.shape.chunk_keys;
         let inner: Vec<(usize, u64)> = if is_large {
             // Fences told less than there is, or runs of equal keys are longer than blocks.
             vec![(longer, positions.start + count(&positions) / 2)]
-        } else if drops && pair.is_skewed() && !fences.is_empty() {
-            fences.iter().map(|fence| (longer, fence.end)).collect()
+        } else if drops && pair.is_skewed() {
+            let ends = self.ends_of_stretches([&pair.a, &pair.b], longer)?;
+            ends.into_iter().map(|end| (longer, end)).collect()
         } else {
+            Vec::new()
+        };
+        if inner.is_empty() {
             pairs.push(pair);
             return Ok(());
-        };
+        }
         let mut cuts = vec![[pair.a.start, pair.b.start]];
         cuts.extend(self.beside(&inner)?);
         cuts.push([pair.a.end, pair.b.end]);
