@@ -120,6 +120,11 @@ impl Column {
         self.rows
     }
 
+    /// Whether it holds texts of any length.
+    pub fn is_text(&self) -> bool {
+        matches!(self.values, Values::Text { .. })
+    }
+
     /// Host bytes.
     pub fn bytes(&self) -> u64 {
         let values = match &self.values {

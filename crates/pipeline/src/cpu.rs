@@ -82,7 +82,7 @@ impl CpuProgram {
         let (memory, options) = (reserve(&options.memory), options.clone());
         let (program, left) = (Arc::clone(self), vec![0; self.bound.steps.len()]);
         let mut worker = CpuWorker { program, sink, memory, options, rows: 0, left };
-        worker.account()?;
+        account(&worker.sink, &mut worker.memory, &worker.program.bound)?;
         Ok(worker)
     }
 
@@ -263,17 +263,17 @@ impl CpuWorker {
             let rows = batch_rows.min(segment.rows - start);
             scan.batch(start, rows, &mut self.left);
             while let Some(portion) = scan.portion(start + rows == segment.rows) {
+                let (options, memory) = (&self.options, &mut self.memory);
+                let mut between = |sink: &mut SinkState| {
+                    if options.cancel.is_cancelled() {
+                        return Err(ExecError::Cancelled);
+                    }
+                    settle(sink, memory, bound, options, emit)
+                };
                 let (sink, left) = (&mut self.sink, &mut self.left[..]);
-                Runner { bound, sink, options: &self.options, left }
+                Runner { bound, sink, options, left, between: &mut between, is_over: false }
                     .portion(&source, &scan, portion)?;
-                match self.account() {
-                    // Where memory is short, rows do not wait for a full batch.
-                    Err(_) if emit.is_some() && self.sink.cut_rows(&bound.sink)? => {}
-                    accounted => accounted?,
-                }
-                if let Some(emit) = emit
-                    && !self.emit_batches(emit)
-                {
+                if between(&mut self.sink)? == Verdict::Enough {
                     return Ok(Verdict::Enough);
                 }
             }
@@ -282,47 +282,67 @@ impl CpuWorker {
         Ok(if self.is_enough() { Verdict::Enough } else { Verdict::Continue })
     }
 
-    /// Hands over the batches that are full; whether more are wanted.
-    fn emit_batches(&mut self, emit: Emit<'_>) -> bool {
-        let full = match &mut self.sink {
-            SinkState::Rows { batches, .. } if !batches.is_empty() => std::mem::take(batches),
-            _ => return true,
-        };
-        // Giving back does not fail.
-        let _ = self.account();
-        full.into_iter().all(emit)
-    }
-
     /// Rows that each of the bound steps left; of a step that was run together with a later one, 0.
     pub fn rows_left(&self) -> &[u64] {
         &self.left
     }
 
     fn is_enough(&self) -> bool {
-        match &self.program.bound.sink {
-            BoundSink::Rows { limit: Some(limit), .. } => {
-                self.options.emitted_rows.load(Ordering::Relaxed) >= *limit
-            }
-            _ => false,
-        }
+        is_enough(&self.program.bound, &self.options)
     }
+}
 
-    /// Brings the shared account up to date and checks the limit.
-    fn account(&mut self) -> Result<(), ExecError> {
-        let bytes = self.sink.bytes();
-        if bytes == self.memory.bytes() {
-            return Ok(());
+/// Whether a limit of rows is reached.
+fn is_enough(bound: &Bound, options: &WorkerOptions) -> bool {
+    match &bound.sink {
+        BoundSink::Rows { limit: Some(limit), .. } => {
+            options.emitted_rows.load(Ordering::Relaxed) >= *limit
         }
-        let build;
-        let what = match self.sink {
-            SinkState::Dense(_) | SinkState::Hash(_) => "groups",
-            SinkState::Rows { .. } => "output rows",
-            SinkState::Sorted(_) => "rows that are sorted",
-            SinkState::Build { .. } => {
-                build = format!("the build {}", self.program.bound.table);
-                &build
-            }
-        };
-        Ok(self.memory.hold(bytes, what)?)
+        _ => false,
     }
+}
+
+/// Accounts for what a sink holds, and hands over the batches that are full; whether more rows are wanted.
+fn settle(
+    sink: &mut SinkState,
+    memory: &mut Reservation,
+    bound: &Bound,
+    options: &WorkerOptions,
+    emit: Option<Emit<'_>>,
+) -> Result<Verdict, ExecError> {
+    match account(sink, memory, bound) {
+        // Where memory is short, rows do not wait for a full batch.
+        Err(_) if emit.is_some() && sink.cut_rows(&bound.sink)? => {}
+        accounted => accounted?,
+    }
+    let full = match (&mut *sink, emit) {
+        (SinkState::Rows { batches, .. }, Some(_)) => std::mem::take(batches),
+        _ => Vec::new(),
+    };
+    let mut is_wanted = true;
+    if let Some(emit) = emit.filter(|_| !full.is_empty()) {
+        // Giving back does not fail.
+        let _ = account(sink, memory, bound);
+        is_wanted = full.into_iter().all(emit);
+    }
+    Ok(if is_wanted && !is_enough(bound, options) { Verdict::Continue } else { Verdict::Enough })
+}
+
+/// Brings the shared account up to date and checks the limit.
+fn account(sink: &SinkState, memory: &mut Reservation, bound: &Bound) -> Result<(), ExecError> {
+    let bytes = sink.bytes();
+    if bytes == memory.bytes() {
+        return Ok(());
+    }
+    let build;
+    let what = match sink {
+        SinkState::Dense(_) | SinkState::Hash(_) => "groups",
+        SinkState::Rows { .. } => "output rows",
+        SinkState::Sorted(_) => "rows that are sorted",
+        SinkState::Build { .. } => {
+            build = format!("the build {}", bound.table);
+            &build
+        }
+    };
+    Ok(memory.hold(bytes, what)?)
 }

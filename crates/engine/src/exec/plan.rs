@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Distribution, EquivalenceProperties};
 use datafusion::physical_plan::distribution_requirements::InputDistributionRequirements;
@@ -11,6 +11,7 @@ use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
 };
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties};
 use headrace_format::batches::{BatchTable, Ready};
 use headrace_ir::{AggregateOutput, FirstGroups, Program, Sink};
@@ -274,5 +275,19 @@ impl ExecutionPlan for PipelineExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
+    }
+
+    /// Those of what it replaced: by them the planner chooses the side of a join above that it holds in memory. No answer is
+    /// taken from them.
+    fn statistics_from_inputs(
+        &self,
+        _input_stats: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        if args.partition().is_some() {
+            return Ok(Arc::new(Statistics::new_unknown(&self.schema())));
+        }
+        let original = StatisticsContext::new().compute(self.original.as_ref(), args)?;
+        Ok(Arc::new(Arc::unwrap_or_clone(original).to_inexact()))
     }
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::expressions::lit;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
-use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use headrace_format::arrow::ir_type;
 use headrace_ir::{CompareOp, Expr, Field, ProbeKind};
@@ -93,10 +94,9 @@ pub fn flatten_or_opaque(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Co
         Ok(columns) => columns,
         Err(reason) => {
             graph.reset(&mark);
-            let (leaf, is_empty) = match with_columns(plan) {
-                Some(plan) => (plan, true),
-                None => (Arc::clone(plan), false),
-            };
+            let is_empty = plan.schema().fields().is_empty();
+            let counted = if is_empty { with_a_column(plan) } else { None };
+            let leaf = counted.unwrap_or_else(|| Arc::clone(plan));
             let columns = fields_of(&leaf.schema());
             let columns = graph.add_leaf(leaf, Err(reason), columns);
             if is_empty { Vec::new() } else { columns }
@@ -104,18 +104,10 @@ pub fn flatten_or_opaque(plan: &Arc<dyn ExecutionPlan>, graph: &mut Graph) -> Co
     }
 }
 
-/// A plan of the same rows that has columns, by which they can be counted, if this one has none and there is one.
-fn with_columns(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
-    if !plan.schema().fields().is_empty() {
-        return None;
-    }
-    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-        return Some(Arc::clone(projection.input()));
-    }
-    let filter = plan.downcast_ref::<FilterExec>()?;
-    let (predicate, input) = (Arc::clone(filter.predicate()), Arc::clone(filter.input()));
-    let all = FilterExecBuilder::new(predicate, input).with_fetch(filter.fetch()).build().ok()?;
-    Some(Arc::new(all))
+/// A plan of the same rows with a column, by which they can be counted.
+fn with_a_column(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    let column = ProjectionExpr { expr: lit(true), alias: "row".into() };
+    Some(Arc::new(ProjectionExec::try_new([column], Arc::clone(plan)).ok()?))
 }
 
 pub(super) fn fields_of(schema: &Schema) -> Vec<Result<Field, WhyNot>> {

@@ -16,6 +16,9 @@ use crate::cpu::eval::eval;
 /// At most about this many matched pairs are in flight, however many duplicates a key has.
 pub const PAIRS_MAX: usize = 16 * 1024;
 
+/// The same where texts are put out.
+const TEXT_PAIRS_MAX: usize = 4 * 1024;
+
 /// Sets the payload registers of the current rows, whose entries in the build are given; one column may be known.
 pub fn set_payload<'a>(
     context: &mut Context<'a>,
@@ -47,6 +50,8 @@ const TOGETHER_ROWS: usize = 64;
 /// Matched pairs in portions.
 pub struct PairStream<'a> {
     probe: &'a BoundProbe,
+    /// Pairs of a portion, at most.
+    pairs_max: usize,
     /// First entry of each streamed row, or [`NO_MATCH`].
     heads: Vec<u32>,
     /// The next entry of all rows, where they have the same key: their columns are read where they are.
@@ -62,7 +67,20 @@ impl<'a> PairStream<'a> {
         let first = heads.first().copied().filter(|_| heads.len() >= TOGETHER_ROWS);
         let of_all = first.filter(|first| heads.iter().all(|head| head == first));
         let row = if of_all.is_some() { heads.len() } else { 0 };
-        Self { probe, heads, of_all: of_all.filter(|first| *first != NO_MATCH), row, entry: None }
+        let pairs_max = PAIRS_MAX;
+        Self {
+            probe,
+            pairs_max,
+            heads,
+            of_all: of_all.filter(|first| *first != NO_MATCH),
+            row,
+            entry: None,
+        }
+    }
+
+    /// In smaller portions: texts of the pairs are copied.
+    pub fn with_texts(self) -> Self {
+        Self { pairs_max: TEXT_PAIRS_MAX, ..self }
     }
 
     /// The next pairs; empty at the end.
@@ -79,9 +97,9 @@ impl<'a> PairStream<'a> {
     /// comes at the same time.
     fn short_chains(&mut self, next: &[u32]) -> (Vec<u32>, Vec<u32>) {
         const BLOCK_PAIRS: usize = BLOCK_ROWS * SHORT_CHAIN;
-        const { assert!(BLOCK_PAIRS <= PAIRS_MAX) };
+        const { assert!(BLOCK_PAIRS <= TEXT_PAIRS_MAX) };
         let (mut rows, mut entries) = (Vec::new(), Vec::new());
-        while self.row < self.heads.len() && rows.len() + BLOCK_PAIRS <= PAIRS_MAX {
+        while self.row < self.heads.len() && rows.len() + BLOCK_PAIRS <= self.pairs_max {
             let end = self.heads.len().min(self.row + BLOCK_ROWS);
             let (walked, lengths) = walk_together(&self.heads[self.row..end], next);
             for ((row, chain), length) in (self.row..end).zip(&walked).zip(lengths) {
@@ -96,9 +114,9 @@ impl<'a> PairStream<'a> {
     /// Those of chains of any length, which a portion may end within.
     fn chain_by_chain(&mut self) -> (Vec<u32>, Vec<u32>) {
         let (mut rows, mut entries) = (Vec::new(), Vec::new());
-        while self.row < self.heads.len() && rows.len() < PAIRS_MAX {
+        while self.row < self.heads.len() && rows.len() < self.pairs_max {
             let mut entry = self.entry.take().unwrap_or(self.heads[self.row]);
-            while entry != NO_MATCH && rows.len() < PAIRS_MAX {
+            while entry != NO_MATCH && rows.len() < self.pairs_max {
                 rows.push(self.row as u32);
                 entries.push(entry);
                 entry = next_of(self.probe, entry);

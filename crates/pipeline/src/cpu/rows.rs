@@ -1,8 +1,12 @@
 //! Rows that are put out: columns that grow, cut into batches.
 
+use std::ops::Range;
+use std::rc::Rc;
+
 use arrow_array::RecordBatch;
 use headrace_columns::ColumnError;
 use headrace_columns::column::{Column, output_batch};
+use headrace_columns::vector::{Data, Vector};
 use headrace_ir::Field;
 
 use crate::ExecError;
@@ -13,11 +17,60 @@ use crate::cpu::eval::eval;
 /// Output rows are handed over in batches of about this many.
 pub const OUTPUT_ROWS: usize = 8 * 1024;
 
+/// Of long texts fewer are.
+const OUTPUT_BYTES: u64 = 16 << 20;
+
+/// Whether rows are a batch.
+pub fn is_full(columns: &[Column]) -> bool {
+    columns.first().is_some_and(|column| column.rows() >= OUTPUT_ROWS)
+        || columns.iter().map(Column::bytes).sum::<u64>() >= OUTPUT_BYTES
+}
+
 /// Columns of no rows.
 pub fn empty<'e>(
     columns: impl Iterator<Item = &'e (Field, BoundExpr)>,
 ) -> Result<Vec<Column>, ColumnError> {
     columns.map(|(_, expr)| Column::new(expr.repr.clone())).collect()
+}
+
+/// The values of the current rows.
+pub fn vectors<'a>(
+    outputs: &'a [(Field, BoundExpr)],
+    context: &mut Context<'a>,
+) -> Result<Vec<Rc<Vector<'a>>>, ExecError> {
+    outputs.iter().map(|(_, expr)| eval(context, expr)).collect()
+}
+
+/// Of these rows so many are about a batch: not all of long texts. One at least.
+pub fn batch_rows(vectors: &[Rc<Vector<'_>>], rows: usize) -> usize {
+    let bytes = |vector: &Rc<Vector<'_>>| match &vector.data {
+        Data::Str(texts) => {
+            let times = if vector.constant { rows } else { 1 };
+            times * texts.iter().map(|text| text.len()).sum::<usize>()
+        }
+        _ => 0,
+    };
+    let bytes = vectors.iter().map(bytes).sum::<usize>() as u64;
+    let share = OUTPUT_BYTES as f64 / bytes.max(OUTPUT_BYTES) as f64;
+    ((rows as f64 * share) as usize).max(1)
+}
+
+/// Appends some of these rows.
+pub fn push(
+    columns: &mut [Column],
+    vectors: &[Rc<Vector<'_>>],
+    piece: Range<usize>,
+) -> Result<(), ExecError> {
+    for (column, vector) in columns.iter_mut().zip(vectors) {
+        match vector.constant || (piece.start == 0 && piece.end == vector.data.count()) {
+            true => column.push(vector, piece.len())?,
+            false => {
+                let rows: Vec<u32> = (piece.start as u32..piece.end as u32).collect();
+                column.push(&vector.take(&rows), piece.len())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Appends the values of the current rows.

@@ -6,6 +6,7 @@ use headrace_columns::load::SourceColumns;
 use headrace_columns::select::and_truth;
 use headrace_columns::simd::positions;
 use headrace_columns::text::Texts;
+use headrace_flow::Verdict;
 use headrace_ir::ProbeKind;
 
 use crate::ExecError;
@@ -16,7 +17,7 @@ use crate::cpu::eval::eval;
 use crate::cpu::pairs::{PairStream, push_unmatched};
 use crate::cpu::probe::{Probed, probe};
 use crate::cpu::scan::{Portion, Scan};
-use crate::cpu::sink::SinkState;
+use crate::cpu::sink::{Between, SinkState};
 
 /// While more than this share of a batch is expected to be alive, filters read whole columns:
 /// a cache line holds 16 values of 4 bytes, so gathering would touch nearly all of them.
@@ -29,6 +30,9 @@ pub struct Runner<'a, 's> {
     pub options: &'s WorkerOptions,
     /// Rows that each step left.
     pub left: &'s mut [u64],
+    pub between: Between<'s>,
+    /// Whether nobody wants more rows.
+    pub is_over: bool,
 }
 
 impl<'a> Runner<'a, '_> {
@@ -72,7 +76,12 @@ impl<'a> Runner<'a, '_> {
         let mut index = first;
         while context.rows() > 0 {
             match bound.steps.get(index) {
-                None => return self.sink.consume(&bound.sink, context, self.options),
+                None => {
+                    let (sink, between) = (&mut *self.sink, &mut *self.between);
+                    let verdict = sink.consume(&bound.sink, context, self.options, between)?;
+                    self.is_over |= verdict == Verdict::Enough;
+                    return Ok(());
+                }
                 Some(BoundStep::Filter { .. }) => {
                     index += filters(context, &bound.steps[index..], &mut self.left[index..])?;
                 }
@@ -98,13 +107,14 @@ impl<'a> Runner<'a, '_> {
     fn pairs<'b>(
         &mut self,
         context: &mut Context<'b>,
-        mut pairs: PairStream<'b>,
+        pairs: PairStream<'b>,
         next: usize,
     ) -> Result<(), ExecError>
     where
         'a: 'b,
     {
         let depth = context.depth();
+        let mut pairs = if self.sink.copies_texts() { pairs.with_texts() } else { pairs };
         let bound_probe = pairs.probe();
         let mut matched = vec![0u8; pairs.rows()];
         while let Some(rows) = pairs.push_next(context)? {
@@ -112,6 +122,10 @@ impl<'a> Runner<'a, '_> {
             self.left[next - 1] += context.rows() as u64;
             self.steps(context, next)?;
             context.truncate(depth);
+            self.is_over |= (self.between)(self.sink)? == Verdict::Enough;
+            if self.is_over {
+                return Ok(());
+            }
         }
         if bound_probe.kind == ProbeKind::Left && matched.contains(&0) {
             push_unmatched(context, bound_probe, &matched);

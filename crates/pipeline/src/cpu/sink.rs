@@ -1,11 +1,15 @@
 //! What a worker gathers.
 
+use std::ops::Range;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
 use headrace_columns::column::Column;
 use headrace_columns::convert::decode;
 use headrace_columns::repr::Repr;
+use headrace_columns::vector::Vector;
+use headrace_flow::Verdict;
 use headrace_io::try_map;
 use headrace_ir::Field;
 
@@ -16,9 +20,13 @@ use crate::cpu::WorkerOptions;
 use crate::cpu::aggregate;
 use crate::cpu::context::Context;
 use crate::cpu::hash_sink::HashSink;
-use crate::cpu::rows::{OUTPUT_ROWS, append, cut_batch, empty, last_batch};
+use crate::cpu::rows::{self, append, cut_batch, empty, is_full, last_batch};
 use crate::cpu::sorted::SortedRows;
 use crate::state::{AccumulatorState, DenseState};
+
+/// What is done between two portions of pairs, of which a batch may make any number, and between pieces of rows with long
+/// texts: rows that are put out leave the sink. Whether more are wanted.
+pub type Between<'s> = &'s mut dyn FnMut(&mut SinkState) -> Result<Verdict, ExecError>;
 
 /// State of one worker's sink.
 pub enum SinkState {
@@ -78,6 +86,14 @@ impl SinkState {
         }
     }
 
+    /// Whether rows are put out with their texts.
+    pub fn copies_texts(&self) -> bool {
+        match self {
+            Self::Rows { columns, .. } => columns.iter().any(Column::is_text),
+            _ => false,
+        }
+    }
+
     /// Drops rows that the sink has no use for, before the steps.
     pub fn drop_early<'a>(
         &self,
@@ -92,12 +108,53 @@ impl SinkState {
         }
     }
 
-    /// Takes in the current rows.
+    /// Takes in the current rows. Of long texts they are put out in pieces: `between` two of them, whoever takes the rows has
+    /// those so far. Whether more rows are wanted.
     pub fn consume<'a>(
         &mut self,
         sink: &'a BoundSink,
         context: &mut Context<'a>,
         options: &WorkerOptions,
+        between: Between<'_>,
+    ) -> Result<Verdict, ExecError> {
+        if let BoundSink::Rows { columns, limit } = sink {
+            limit_rows(context, *limit, &options.emitted_rows);
+            let (vectors, rows) = (rows::vectors(columns, context)?, context.rows());
+            let piece_rows = rows::batch_rows(&vectors, rows);
+            for start in (0..rows).step_by(piece_rows) {
+                let piece = start..rows.min(start + piece_rows);
+                self.put_out(&vectors, piece, columns)?;
+                if start + piece_rows < rows && between(self)? == Verdict::Enough {
+                    return Ok(Verdict::Enough);
+                }
+            }
+            return Ok(Verdict::Continue);
+        }
+        self.fold(sink, context).map(|()| Verdict::Continue)
+    }
+
+    /// Adds some of the rows that these vectors hold.
+    fn put_out(
+        &mut self,
+        vectors: &[Rc<Vector<'_>>],
+        piece: Range<usize>,
+        outputs: &[(Field, BoundExpr)],
+    ) -> Result<(), ExecError> {
+        let Self::Rows { columns, batches } = self else {
+            return Err(ExecError::Internal("a worker of another sink".into()));
+        };
+        rows::push(columns, vectors, piece)?;
+        if is_full(columns) {
+            batches.push(cut_batch(columns, outputs)?);
+        }
+        Ok(())
+    }
+
+    /// Takes in the current rows, but for those that are put out.
+    fn fold<'a>(
+        &mut self,
+        sink: &'a BoundSink,
+        context: &mut Context<'a>,
     ) -> Result<(), ExecError> {
         match (self, sink) {
             (Self::Dense(state), BoundSink::Aggregate { keys, accumulators, .. }) => {
@@ -106,14 +163,6 @@ impl SinkState {
             }
             (Self::Hash(groups), BoundSink::Aggregate { keys, accumulators, .. }) => {
                 groups.consume(context, keys, accumulators)
-            }
-            (Self::Rows { columns, batches }, BoundSink::Rows { columns: outputs, limit }) => {
-                limit_rows(context, *limit, &options.emitted_rows);
-                append(columns, outputs.iter(), context)?;
-                if columns.first().is_some_and(|column| column.rows() >= OUTPUT_ROWS) {
-                    batches.push(cut_batch(columns, outputs)?);
-                }
-                Ok(())
             }
             (Self::Sorted(rows), BoundSink::Sorted { columns, order, limit }) => {
                 rows.consume(context, columns, order, *limit)

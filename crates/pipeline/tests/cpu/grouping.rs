@@ -521,3 +521,45 @@ fn rows_leave_a_segment_as_they_come() {
     assert_eq!(verdict, headrace_flow::Verdict::Enough);
     assert!(emitted.into_inner() < 50_000);
 }
+
+/// All pairs take 240 MB and 4 GB: they leave a batch of rows as they come.
+#[test]
+fn pairs_leave_a_batch_as_they_come() {
+    let rows = 2_000;
+    let long = "x".repeat(1_000);
+    let stream =
+        Table::new("s", rows).int32("k", &vec![7; rows]).text("t", &vec![long.as_str(); rows]);
+    let dimension = Table::new("d", rows).int32("k", &vec![7; rows]);
+    let build = build(&dimension, vec![], &["k"], &[]);
+    for (column, limit_bytes) in [("k", 2_000_000), ("t", 40_000_000)] {
+        let columns = vec![named(column, stream.col(column))];
+        let sink = Sink::Rows { columns, limit: None };
+        let steps = vec![inner(0, stream.col("k"), vec![])];
+        let pipeline = Pipeline { source: stream.source(), steps, sink };
+        let builds = [Arc::clone(&build)];
+        let bound = bind(&pipeline, &stream.info(), &builds, &BindOptions::default()).unwrap();
+        let program = CpuProgram::compile(Arc::new(bound)).unwrap();
+        let options = WorkerOptions::new(limit_bytes);
+        let emitted = AtomicUsize::new(0);
+        let counted = |most: usize| {
+            let emitted = &emitted;
+            move |batch: RecordBatch| {
+                assert!((batch.get_array_memory_size() as u64) < limit_bytes);
+                emitted.fetch_add(batch.num_rows(), Ordering::Relaxed) + batch.num_rows() < most
+            }
+        };
+        let mut worker = program.worker(&options).unwrap();
+        worker.execute_each(&stream.segment(), &counted(usize::MAX)).unwrap();
+        program.finish_each(vec![worker], BuildOptions::default(), &counted(usize::MAX)).unwrap();
+        assert_eq!(emitted.swap(0, Ordering::Relaxed), rows * rows, "{column}");
+        // Nobody waits for the others when there are enough, or nobody wants them.
+        let mut worker = program.worker(&options).unwrap();
+        let verdict = worker.execute_each(&stream.segment(), &counted(50_000)).unwrap();
+        assert_eq!(verdict, headrace_flow::Verdict::Enough);
+        assert!(emitted.swap(0, Ordering::Relaxed) < 100_000);
+        let mut worker = program.worker(&options).unwrap();
+        options.cancel.cancel();
+        assert!(worker.execute_each(&stream.segment(), &counted(usize::MAX)).is_err());
+        assert!(emitted.into_inner() < 50_000);
+    }
+}
