@@ -18,7 +18,7 @@ use crate::cpu::eval::eval;
 pub const OUTPUT_ROWS: usize = 8 * 1024;
 
 /// Of long texts fewer are.
-const OUTPUT_BYTES: u64 = 16 << 20;
+const OUTPUT_BYTES: u64 = 2 << 20;
 
 /// Whether rows are a batch.
 pub fn is_full(columns: &[Column]) -> bool {
