@@ -258,6 +258,29 @@ mod tests {
     }
 
     #[test]
+    fn a_type_without_a_statement_is_one_type() {
+        let new = |written: &str, result: &str| NewCudaFunction {
+            name: "f".into(),
+            parameters: vec![("a".into(), written.into())],
+            result: result.into(),
+            body: "return a; $$ twin 'x'".into(),
+            first_line: "the first".into(),
+            twin: None,
+        };
+        let state = SessionContext::new().state();
+        let made = Definition::of(new(" float[64] ", "decimal(9, 2)"), &state).unwrap();
+        assert!(made.or_replace && made.twin.is_none() && made.body.ends_with("twin 'x'"));
+        for text in ["", "int, b int", "int) returns int", "int twin 'a'", "int /*", "1", "int;"] {
+            for (new, of) in [(new(text, "int"), "parameter a"), (new("int", text), "f() returns")]
+            {
+                let Err(error) = Definition::of(new, &state) else { panic!("{text}") };
+                let error = error.to_string();
+                assert!(error.contains("is no type of SQL") && error.contains(of), "{error}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_not_written_so_is_told() {
         for (text, cause) in [
             ("create function f(a int) returns int as 'x'", "no LANGUAGE"),
