@@ -36,8 +36,8 @@ pub enum FunctionStatement {
 /// Where lines of a body in a statement are counted from.
 const BEHIND_DOLLARS: &str = "where the body begins, behind $$";
 
-/// A function for a door that makes no statement of it ([`Session::create_cuda_function`](crate::Session::create_cuda_function)):
-/// what would have to be quoted is not part of a text.
+/// A function for a door that makes no statement of it (`Session::create_cuda_function`): what would have to be quoted is not
+/// part of a text.
 #[derive(Clone, Debug)]
 pub struct NewCudaFunction {
     /// Its name.
