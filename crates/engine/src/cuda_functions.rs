@@ -27,13 +27,27 @@ use crate::failure::Class;
 use crate::functions::cuda::{CudaCall, Twin, schema_of};
 use crate::session::Session;
 use crate::sql::Parsed;
-use crate::sql::cuda_function::{Definition, FunctionStatement};
+use crate::sql::cuda_function::{Definition, FunctionStatement, NewCudaFunction};
 use crate::sql::type_name;
 
 /// What a query of a twin selects from.
 const PARAMETERS: &str = "headrace_parameters";
 
 impl Session {
+    /// Makes a function as CREATE OR REPLACE FUNCTION does, within `statement_timeout`.
+    ///
+    /// # Errors
+    /// A function that cannot be made.
+    pub async fn create_cuda_function(&self, new: NewCudaFunction) -> Result<()> {
+        let session = self.clone();
+        let made = move || async move {
+            let state = session.context().state();
+            let made = Definition::of(new, &state)?;
+            session.create_function(made, &state).await
+        };
+        self.in_time(made).await
+    }
+
     /// Makes or drops a function.
     ///
     /// # Errors
@@ -106,7 +120,7 @@ impl Session {
                 Some(Twin { text, expr })
             }
         };
-        compiled(&function).await?;
+        compiled(&function, &made.first_line).await?;
         let call = CudaCall::new(function, schema, result, twin);
         self.register_function(ScalarUDF::from(call));
         Ok(())
@@ -219,12 +233,12 @@ fn fixed_bytes(written: &SqlType) -> Result<Option<i32>> {
 }
 
 /// Compiles a function, where there is a compiler.
-async fn compiled(function: &CudaFunction) -> Result<()> {
+async fn compiled(function: &CudaFunction, first_line: &str) -> Result<()> {
     let (function, name) = (function.clone(), function.name.clone());
     let checked = blocking(move || Ok(check_function(&function))).await?;
-    let lines = "lines are counted from where the body begins, behind $$";
     checked.map_err(|why| {
         let cause = format!("{name}() does not compile as CUDA C++:\n{why}");
-        Told::error(Class::Statement, cause, Some(lines))
+        let lines = format!("lines are counted from {first_line}");
+        Told::error(Class::Statement, cause, Some(&lines))
     })
 }

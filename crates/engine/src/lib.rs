@@ -116,3 +116,4 @@ pub use report::{PipelineShare, QueryProgress, QueryReport};
 pub use schemas::PUBLIC;
 pub use semantics::moment_texts::{is_meant as is_moment, texts as moment_texts};
 pub use session::{GivenTables, Query, Session, SessionOptions};
+pub use sql::cuda_function::NewCudaFunction;

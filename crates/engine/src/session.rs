@@ -442,6 +442,17 @@ impl Session {
         })
     }
 
+    /// Has something done as statements are planned: on threads for it, and within `statement_timeout`.
+    pub(crate) async fn in_time<T, F>(&self, work: impl FnOnce() -> F + Send + 'static) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send,
+    {
+        let limit = statement_timeout_of(self.context.state_ref().read().config_options());
+        let waiting = Waiting::new(self.threads.clone(), Instant::now(), limit)?;
+        waiting.work(move || caught(OnLargeStack::new(work()))).await
+    }
+
     async fn plan_caught(
         &self,
         text: &str,

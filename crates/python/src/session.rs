@@ -10,7 +10,8 @@ use headrace_engine::failure::{Class, Failure, tables};
 use headrace_engine::sql::filled::Parameter;
 use headrace_engine::sql::{Written, type_name};
 use headrace_engine::{
-    GivenTables, GpuService, Query, RunnerOptions, Session as Engine, SessionOptions, Settings,
+    GivenTables, GpuService, NewCudaFunction, Query, RunnerOptions, Session as Engine,
+    SessionOptions, Settings,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -266,6 +267,25 @@ impl Session {
         let function = PythonFunction::new(name, arguments, result, volatility, call);
         self.engine.register_function(ScalarUDF::from(function));
         Ok(())
+    }
+
+    /// Makes statements in CUDA a function of SQL, in place of one of its name: of parameters of these names and types, to a
+    /// value of that one. `first_line` says where the compiler's lines are counted from.
+    #[allow(clippy::too_many_arguments)]
+    fn create_cuda_function(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        parameters: Vec<(String, String)>,
+        result: String,
+        body: String,
+        first_line: String,
+        twin: Option<String>,
+    ) -> PyResult<()> {
+        let (engine, name) = (self.engine.clone(), name.to_lowercase());
+        let new = NewCudaFunction { name, parameters, result, body, first_line, twin };
+        let made = wait(py, async move { engine.create_cuda_function(new).await }, || Ok(()))?;
+        made.map_err(|error| failures::of(py, &error))
     }
 
     fn __reduce__(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {

@@ -105,6 +105,10 @@ pub struct ServeArgs {
     /// Who may ask: a line for each user, as `headrace-server user NAME` prints it.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
+    /// A user of --users who may make functions in CUDA, which can read and write all that the GPU service has of others;
+    /// several are named by as many options. By default nobody may.
+    #[arg(long, requires = "users", value_name = "USER")]
+    pub cuda_functions: Vec<String>,
     /// The certificate, and those above it, for TLS on all of these.
     #[arg(long, requires = "tls_key", value_name = "PEM")]
     pub tls_certificate: Option<PathBuf>,

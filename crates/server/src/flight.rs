@@ -332,7 +332,13 @@ impl FlightSqlService for FlightDoor {
         let handle = Handle { sql, literals: Vec::new() };
         let schema = self.schema(&asker, &handle).await?;
         let sql = handle.sql.clone();
-        let inferred = async move { session.parameter_types(&sql, Vec::new()).await };
+        let inferred = async move {
+            match session.effect(&sql) {
+                // The planner reads no such statement, which has no parameters.
+                Effect::Functions => Ok(Vec::new()),
+                _ => session.parameter_types(&sql, Vec::new()).await,
+            }
+        };
         let inferred = self.server.work.of(inferred).await.map_err(|failure| status(&failure))?;
         let types = inferred.map_err(|error| status(&Failure::of(&error, &LEVERS)))?;
         let parameters = types.into_iter().enumerate().map(|(nth, data_type)| {

@@ -140,6 +140,7 @@ async fn serve(args: ServeArgs, work: Work) -> Result<(), String> {
     let http_listener = listener(args.http).await?;
     let flight_listener = listener(args.flight).await?;
     let users = args.users.as_deref().map(Users::read).transpose()?;
+    let users = users.map(|users| users.with_cuda_functions(&args.cuda_functions)).transpose()?;
     let server = Arc::new(Server::new(&args.tables, users, work).await?);
     let (end, ending) = watch::channel(false);
     let connections_max = args.max_connections as usize;

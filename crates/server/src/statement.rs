@@ -92,7 +92,9 @@ async fn in_turn(
 ) -> Result<Query, Failure> {
     let is_create = || matches!(Command::of(sql), Command::Engine(first) if first == "CREATE");
     let _place = match effect {
-        Effect::Writes if is_create() => Some(turn(server, asker, Size::Large).await?),
+        Effect::Writes | Effect::Functions if is_create() => {
+            Some(turn(server, asker, Size::Large).await?)
+        }
         _ => None,
     };
     let planned = session.sql_over(sql, given).await;
@@ -104,14 +106,40 @@ fn may(server: &Server, effect: Effect, asker: &Asker, sql: &str) -> Result<(), 
     match effect {
         Effect::Reads => return Ok(()),
         Effect::Session => return may_set(server, sql),
+        Effect::Functions => return may_make_functions(server, asker),
         Effect::Writes if server.is_writable && asker.may_write => return Ok(()),
         Effect::Writes => {}
     }
     let failure = Failure::new(Class::Forbidden, "this statement changes tables or files");
     Err(failure.hint(match server.is_writable {
-        true => "this request, or this transaction, is one that only reads",
+        true => ONLY_READS,
         false => "the server was not started with --writable",
     }))
+}
+
+const ONLY_READS: &str = "this request, or this transaction, is one that only reads";
+
+/// Whether somebody may make functions in CUDA, or drop their own. Their code has no bounds within the GPU service: to write tables is
+/// another right, and neither has the other. A name that has shown no password is nobody's.
+fn may_make_functions(server: &Server, asker: &Asker) -> Result<(), Failure> {
+    let name = &asker.name;
+    match &server.users {
+        Some(users) if users.may_make_functions(name) && asker.may_write => Ok(()),
+        Some(users) if users.may_make_functions(name) => {
+            let cause = "this statement makes or drops a function in CUDA";
+            Err(Failure::new(Class::Forbidden, cause).hint(ONLY_READS))
+        }
+        Some(_) => {
+            let cause = format!("{name} may not make functions in CUDA");
+            let hint = format!("whoever runs the server starts it with --cuda-functions {name}");
+            Err(Failure::new(Class::Forbidden, cause).hint(hint))
+        }
+        None => {
+            let cause = "nobody may make functions in CUDA where no passwords are asked for";
+            let hint = "whoever runs the server starts it with --users FILE --cuda-functions USER";
+            Err(Failure::new(Class::Forbidden, cause).hint(hint))
+        }
+    }
 }
 
 /// Whether somebody may change a setting of a session. Those of the planner reach further than a session: to folders, to memory, to

@@ -7,7 +7,7 @@
 //! A verifier tells whether a password is the right one, and is of no use to log in with.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -45,6 +45,8 @@ pub struct Verifier {
 #[derive(Debug)]
 pub struct Users {
     by_name: HashMap<String, Verifier>,
+    /// Those who may make functions in CUDA.
+    cuda_functions: HashSet<String>,
     /// Key for the salts of unknown names, for tokens, and for the passwords of `seen`.
     secret: [u8; 32],
     /// The last right password of each user, signed: each request of HTTP brings it, and to derive its keys takes
@@ -75,8 +77,31 @@ impl Users {
         }
         match users.is_empty() {
             true => Err(format!("{place}: there are no users")),
-            false => Ok(Self { by_name: users, secret: random()?, seen: Mutex::default() }),
+            false => Ok(Self {
+                by_name: users,
+                cuda_functions: HashSet::new(),
+                secret: random()?,
+                seen: Mutex::default(),
+            }),
         }
+    }
+
+    /// Lets these make functions in CUDA.
+    ///
+    /// # Errors
+    /// A name that no user has.
+    pub fn with_cuda_functions(self, names: &[String]) -> Result<Self, String> {
+        match names.iter().find(|name| !self.by_name.contains_key(*name)) {
+            Some(name) => Err(format!(
+                "--cuda-functions {name}: there is no such user\n\nhint: headrace-server user {name} prints a line for the file of --users"
+            )),
+            None => Ok(Self { cuda_functions: names.iter().cloned().collect(), ..self }),
+        }
+    }
+
+    /// Whether somebody may make functions in CUDA.
+    pub fn may_make_functions(&self, name: &str) -> bool {
+        self.cuda_functions.contains(name)
     }
 
     /// The verifier of a name. One that nobody has has a verifier, too, the same each time: whoever asks does not learn
@@ -286,6 +311,13 @@ mod tests {
         assert_eq!(users.of_token(&token, 100), None);
         assert_eq!(users.of_token(&token.replace("OmFkYQ", "OmJvYg"), 99), None);
         assert_eq!(Users::read(&path).unwrap().of_token(&token, 99), None, "of another process");
+        assert!(!users.may_make_functions("ada"));
+        let users = users.with_cuda_functions(&["ada".to_string()]).unwrap();
+        assert!(users.may_make_functions("ada") && !users.may_make_functions("bob"));
+        assert!(users.is_right("bob", "ü"));
+        assert!(
+            users.with_cuda_functions(&["eve".to_string()]).unwrap_err().contains("no such user")
+        );
         for (wrong, cause) in
             [("ada", "line 1: no user"), ("ada:md5abc", "no user"), ("# nobody", "no users")]
         {

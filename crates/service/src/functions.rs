@@ -14,6 +14,7 @@ use headrace_ir::Program;
 use headrace_runner::ErrorClass;
 
 use crate::SOCKET_NAME;
+use crate::options::CudaFunctions;
 use crate::outbox::{Body, Outbox};
 use crate::process::say;
 use crate::protocol::Reply;
@@ -34,6 +35,15 @@ pub fn named(program: &Program) -> Option<String> {
     names.sort_unstable();
     names.dedup();
     (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// Why a program is not run; `None` if it calls no functions, or may. Who asks is the service's owner: others were sent away when they
+/// connected.
+pub fn refusal(program: &Program, allowed: CudaFunctions) -> Option<String> {
+    let names = named(program).filter(|_| allowed == CudaFunctions::Off)?;
+    Some(format!(
+        "{names}: the GPU service runs no CUDA code of users; it was started with --cuda-functions off, and not owner"
+    ))
 }
 
 /// Runs something that calls functions, on this thread, while another watches it.

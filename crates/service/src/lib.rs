@@ -41,7 +41,9 @@
 //! # Who may talk to it
 //!
 //! The socket lies in the data directory with mode 0600, and both sides ask the kernel whether the
-//! other process belongs to the same user. Such a user can read the files anyway.
+//! other process belongs to the same user. Such a user can read the files anyway. So functions in CUDA, whose code can do whatever the
+//! service can, are that user's, or nobody's ([`options::CudaFunctions`]). A server of many users asks as one of them, and says itself
+//! which of its users may make functions.
 //!
 //! # What this crate must never know
 //!

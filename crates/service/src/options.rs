@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use headrace_ceilings::model::parse_bytes;
 use headrace_runner::Processor;
 
@@ -37,6 +37,15 @@ pub struct Options {
     pub detach: bool,
 }
 
+/// Whose functions in CUDA it runs. Their code can read and write whatever the service has of anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CudaFunctions {
+    /// Those of all who may ask it at all, which are processes of its own user: the kernel says whose a connection is.
+    Owner,
+    /// Nobody's.
+    Off,
+}
+
 /// What it may take.
 #[derive(Args, Clone, Debug)]
 pub struct Limits {
@@ -49,6 +58,15 @@ pub struct Limits {
     /// Limit of the memory of each GPU (default: nine tenths of what is free at its first use).
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub device_memory_limit: Option<u64>,
+    /// Whose functions in CUDA it runs: its owner's (no other user's processes may ask it), or nobody's.
+    #[arg(
+        long,
+        value_enum,
+        default_value = "owner",
+        hide_possible_values = true,
+        value_name = "owner|off"
+    )]
+    pub cuda_functions: CudaFunctions,
 }
 
 fn processor(text: &str) -> Result<Processor, String> {

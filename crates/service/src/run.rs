@@ -68,6 +68,9 @@ pub fn answer(
     outbox: &Outbox<Reply>,
 ) -> Reply {
     let came = Instant::now();
+    if let Some(message) = functions::refusal(&asked.run.program, shared.cuda_functions) {
+        return Reply::Failed { class: ErrorClass::Unsupported, message, overflow: None };
+    }
     let Some(_turn) = shared.queue.turn(asked.run.session, || !token.is_cancelled()) else {
         return cancelled(shared, "before its turn");
     };
@@ -165,6 +168,9 @@ pub fn settings(asked: &Settings, shared: &Shared) -> Settings {
 
 /// Where a stage of a program would run.
 pub fn place(place: &Place, shared: &Shared) -> Result<(), String> {
+    if let Some(why) = functions::refusal(&place.program, shared.cuda_functions) {
+        return Err(why);
+    }
     let tables = place.tables.iter().map(|files| shared.tables.get(files));
     let tables: Vec<_> = tables.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
     let settings = settings(&place.settings, shared);

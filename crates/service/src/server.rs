@@ -10,7 +10,7 @@ use std::time::Duration;
 use headrace_flow::CancelToken;
 use headrace_runner::Devices;
 
-use crate::options::Options;
+use crate::options::{CudaFunctions, Options};
 use crate::process::{self, Ends, Ready, say};
 use crate::session;
 use crate::shared::{Present, Shared};
@@ -58,8 +58,13 @@ fn started(options: &Options, ready: &mut Ready) -> Result<(), String> {
         open_all(&shared);
     }
     say(&format!(
-        "started, processor {}, {} runs at a time",
-        options.processor, options.limits.runs
+        "started, processor {}, {} runs at a time, functions in CUDA of {}",
+        options.processor,
+        options.limits.runs,
+        match options.limits.cuda_functions {
+            CudaFunctions::Owner => "its owner",
+            CudaFunctions::Off => "nobody",
+        }
     ));
     let why = serve(&listener, &shared, &ends, options);
     // Nobody finds it any more; whoever was about to ask is told by a lost connection.

@@ -10,7 +10,7 @@ use headrace_runner::{Processor, Runner, RunnerOptions};
 
 use crate::devices;
 use crate::kept::KeptTables;
-use crate::options::Options;
+use crate::options::{CudaFunctions, Options};
 use crate::protocol::Status;
 use crate::queue::Queue;
 use crate::tables::OpenTables;
@@ -26,6 +26,7 @@ pub(crate) struct Shared {
     pub tables: OpenTables,
     pub kept: KeptTables,
     pub idle_exit_s: u32,
+    pub cuda_functions: CudaFunctions,
     began: Instant,
     runs: AtomicU64,
     sessions: Mutex<Sessions>,
@@ -43,7 +44,7 @@ impl Shared {
         let limits = RunnerOptions {
             memory_limit_bytes: options.limits.memory_limit,
             device_memory_bytes: options.limits.device_memory_limit,
-            cuda_functions: true,
+            cuda_functions: options.limits.cuda_functions == CudaFunctions::Owner,
             ..RunnerOptions::default()
         };
         let sessions = Sessions { next: 0, tokens: HashMap::new(), last_end: Instant::now() };
@@ -56,6 +57,7 @@ impl Shared {
             tables: OpenTables::default(),
             kept: KeptTables::default(),
             idle_exit_s: options.idle_exit,
+            cuda_functions: options.limits.cuda_functions,
             began: Instant::now(),
             runs: AtomicU64::new(0),
             sessions: Mutex::new(sessions),

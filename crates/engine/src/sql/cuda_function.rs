@@ -11,7 +11,7 @@ use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{DataType, ObjectName, ObjectNamePart, Value};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::dialect;
@@ -33,6 +33,27 @@ pub enum FunctionStatement {
     },
 }
 
+/// Where lines of a body in a statement are counted from.
+const BEHIND_DOLLARS: &str = "where the body begins, behind $$";
+
+/// A function for a door that makes no statement of it (`Session::create_cuda_function`): what would have to be quoted is not
+/// part of a text.
+#[derive(Clone, Debug)]
+pub struct NewCudaFunction {
+    /// Its name.
+    pub name: String,
+    /// Names of its parameters, and their types in SQL.
+    pub parameters: Vec<(String, String)>,
+    /// The type in SQL of what it returns.
+    pub result: String,
+    /// The statements in CUDA.
+    pub body: String,
+    /// Where the compiler's lines are counted from, for whoever wrote the body.
+    pub first_line: String,
+    /// An expression over its parameters.
+    pub twin: Option<String>,
+}
+
 /// A function as it is written.
 pub struct Definition {
     /// Its name.
@@ -45,6 +66,8 @@ pub struct Definition {
     pub result: DataType,
     /// The statements in CUDA.
     pub body: String,
+    /// Where its lines are counted from.
+    pub first_line: String,
     /// An expression over its parameters.
     pub twin: Option<String>,
 }
@@ -94,6 +117,21 @@ fn begins_like_one(text: &str) -> bool {
 }
 
 impl Definition {
+    /// One that takes the place of another of its name.
+    ///
+    /// # Errors
+    /// A text that is not one type.
+    pub fn of(new: NewCudaFunction, state: &SessionState) -> Result<Self> {
+        let NewCudaFunction { name, parameters, result, body, first_line, twin } = new;
+        let written = |(parameter, written): (String, String)| {
+            let data_type = data_type(&written, &format!("parameter {parameter}"), state)?;
+            Ok((parameter, data_type))
+        };
+        let parameters = parameters.into_iter().map(written).collect::<Result<_>>()?;
+        let result = data_type(&result, &format!("what {name}() returns"), state)?;
+        Ok(Self { name, or_replace: true, parameters, result, body, first_line, twin })
+    }
+
     fn parse(parser: &mut Parser<'_>, or_replace: bool) -> Result<Self> {
         let name = name(&parser.parse_object_name(false)?)?;
         parser.expect_token(&Token::LParen)?;
@@ -129,13 +167,28 @@ impl Definition {
         if !language.eq_ignore_ascii_case("cuda") {
             return plan_err!(
                 "functions are written in CUDA, and not in {language}\nhint: {USAGE}; \
-                 functions in Python are those of Session.create_function"
+                 functions in Python are those of Connection.create_function"
             );
         }
         let (result, body) =
             (result.ok_or_else(|| missing("RETURNS"))?, body.ok_or_else(|| missing("AS"))?);
-        Ok(Self { name, or_replace, parameters, result, body, twin })
+        let first_line = BEHIND_DOLLARS.to_string();
+        Ok(Self { name, or_replace, parameters, result, body, first_line, twin })
     }
+}
+
+/// The one type that a text is.
+fn data_type(text: &str, of: &str, state: &SessionState) -> Result<DataType> {
+    let dialect = dialect::of(state);
+    let one = || -> Result<DataType, ParserError> {
+        let mut parser = Parser::new(dialect.as_ref()).try_with_sql(text)?;
+        let data_type = parser.parse_data_type()?;
+        parser.expect_token(&Token::EOF)?;
+        Ok(data_type)
+    };
+    one().map_err(|error| {
+        plan_datafusion_err!("{text:?}, the type of {of}, is no type of SQL: {error}")
+    })
 }
 
 /// A clause that may stand once.
@@ -201,6 +254,29 @@ mod tests {
         assert!(matches!(dropped, Some(FunctionStatement::Drop { if_exists: true, .. })));
         for other in ["select 1", "create table function(a int)", "drop table function", "create"] {
             assert!(of(other).unwrap().is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_type_without_a_statement_is_one_type() {
+        let new = |written: &str, result: &str| NewCudaFunction {
+            name: "f".into(),
+            parameters: vec![("a".into(), written.into())],
+            result: result.into(),
+            body: "return a; $$ twin 'x'".into(),
+            first_line: "the first".into(),
+            twin: None,
+        };
+        let state = SessionContext::new().state();
+        let made = Definition::of(new(" float[64] ", "decimal(9, 2)"), &state).unwrap();
+        assert!(made.or_replace && made.twin.is_none() && made.body.ends_with("twin 'x'"));
+        for text in ["", "int, b int", "int) returns int", "int twin 'a'", "int /*", "1", "int;"] {
+            for (new, of) in [(new(text, "int"), "parameter a"), (new("int", text), "f() returns")]
+            {
+                let Err(error) = Definition::of(new, &state) else { panic!("{text}") };
+                let error = error.to_string();
+                assert!(error.contains("is no type of SQL") && error.contains(of), "{error}");
+            }
         }
     }
 

@@ -17,6 +17,8 @@ pub enum Effect {
     Reads,
     /// The session: a setting, a prepared statement.
     Session,
+    /// The functions in CUDA of the session: code that runs wherever tables of others are.
+    Functions,
     /// Tables, views or files. Whatever is not known to change less is taken for that.
     Writes,
 }
@@ -28,7 +30,7 @@ impl Effect {
             return Self::Reads;
         }
         if !matches!(FunctionStatement::of(text, state), Ok(None)) {
-            return Self::Writes;
+            return Self::Functions;
         }
         let Ok(mut statement) = parse(text, state) else { return Self::Reads };
         // An EXECUTE does what was prepared; one that is refused does nothing.
@@ -144,12 +146,25 @@ mod tests {
             ("update t set a = 1", Effect::Writes),
             ("truncate table t", Effect::Writes),
             ("alter table t rename to u", Effect::Writes),
-            ("create function f() returns int return 1", Effect::Writes),
+            ("create function f() returns int return 1", Effect::Functions),
             (
                 "create function f(a int) returns int language cuda as $$ $$ twin 'a'",
+                Effect::Functions,
+            ),
+            (
+                "-- why\nCREATE OR REPLACE FUNCTION f(a int) returns int language cuda as ''",
+                Effect::Functions,
+            ),
+            ("/* why */ create function f(a int)", Effect::Functions),
+            ("drop function f", Effect::Functions),
+            (
+                "prepare p as create function f(a int) returns int language cuda as ''",
                 Effect::Writes,
             ),
-            ("drop function f", Effect::Writes),
+            (
+                "explain analyze create function f(a int) returns int language cuda as ''",
+                Effect::Writes,
+            ),
             ("begin", Effect::Writes),
         ] {
             assert_eq!(Effect::of(text, &state), effect, "{text}");

@@ -23,6 +23,7 @@ from headrace import _headrace
 from headrace._connection import (
     Connection,
     connect,
+    cuda_function,
     default_connection,
     execute,
     from_arrow,
@@ -89,6 +90,7 @@ __all__ = [
     "TimeoutError",
     "Warning",
     "connect",
+    "cuda_function",
     "default_connection",
     "execute",
     "from_arrow",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace import _headrace, _objects, _progress
+from headrace import _cuda, _headrace, _objects, _progress
 from headrace._errors import InterfaceError, ProgrammingError
 from headrace._relation import Relation, literal, quoted_name
 
@@ -148,6 +148,23 @@ class Connection:
         """
         call = _vectorised(name, function)
         self._open().register_function(name, list(arguments), returns, stable, call)
+
+    def create_cuda_function(
+        self, name: str, source: str, arguments: Mapping[str, str], returns: str, *, twin: str | None = None
+    ) -> None:
+        """Makes statements in CUDA C++ a function of SQL, as ``CREATE OR REPLACE FUNCTION .. LANGUAGE cuda`` does.
+
+        ``arguments`` are names, which are those of variables in ``source``, and types of SQL. ``twin`` is an expression over
+        them that means the same: the cores answer with it. The GPU service alone runs the code.
+
+        >>> import headrace
+        >>> con = headrace.connect(processor="cpu")
+        >>> con.create_cuda_function("thrice", "return 3 * n;", {"n": "BIGINT"}, "BIGINT", twin="n * 3")
+        >>> con.sql("select thrice(14)").fetchone()
+        (42,)
+        """
+        first_line = "that in which source begins"
+        self._open().create_cuda_function(name, list(arguments.items()), returns, source, first_line, twin)
 
     def set(self, **settings: Any) -> None:
         """Changes settings of Headrace: ``processor``, ``fallback``, ``threads``, ..; ``SHOW ALL`` lists them."""
@@ -369,5 +386,33 @@ def udf(
         target = connection or default_connection()
         target.create_function(name or function.__name__, function, arguments, returns, stable=stable)
         return function
+
+    return made
+
+
+def cuda_function(
+    *,
+    source: str | None = None,
+    twin: str | None = None,
+    name: str | None = None,
+    connection: Connection | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes a function of SQL in CUDA C++, as :meth:`Connection.create_cuda_function` does; of the default connection, if none
+    is named. Its statements are ``source``, or the docstring of what is decorated; the annotations are types of SQL.
+
+    >>> import headrace
+    >>> @headrace.cuda_function(twin="a + b")
+    ... def add_up(a: "BIGINT", b: "BIGINT") -> "BIGINT":
+    ...     "return a + b;"
+    >>> headrace.sql("select add_up(40, 2)").fetchone()
+    (42,)
+    """
+
+    def made(function: Callable[..., Any]) -> Callable[..., Any]:
+        shape = _cuda.Shape.of(function, source)
+        session = (connection or default_connection())._open()
+        called = name or function.__name__
+        session.create_cuda_function(called, shape.parameters, shape.result, shape.body, shape.first_line, twin)
+        return _cuda.never_called(function, called)
 
     return made

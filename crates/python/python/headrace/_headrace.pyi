@@ -45,6 +45,15 @@ class Session:
         is_stable: bool,
         call: Callable[[int, tuple[Any, ...]], Any],
     ) -> None: ...
+    def create_cuda_function(
+        self,
+        name: str,
+        parameters: Sequence[tuple[str, str]],
+        result: str,
+        body: str,
+        first_line: str,
+        twin: str | None,
+    ) -> None: ...
 
 class Table:
     once: bool

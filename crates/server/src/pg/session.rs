@@ -384,7 +384,8 @@ impl PgSession {
             return Ok(State::Rows(source));
         }
         let count = self.drain(&mut source).await?;
-        let is_write = self.session.effect(&portal.sql) == Effect::Writes;
+        let is_write =
+            matches!(self.session.effect(&portal.sql), Effect::Writes | Effect::Functions);
         self.has_written |= is_write && self.transaction == Transaction::Open;
         Ok(State::Done(portal.command.tag(&portal.sql, count)))
     }

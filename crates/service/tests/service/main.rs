@@ -15,6 +15,7 @@ use arrow_array::{Int32Array, RecordBatch};
 use arrow_schema::{DataType as ArrowType, Field, Schema};
 use headrace_flow::CancelToken;
 use headrace_format::heap;
+use headrace_ir::{CudaFunction, DataType, Expr, NamedExpr, Step};
 use headrace_runner::ErrorClass;
 use headrace_service::SOCKET_NAME;
 use headrace_service::client::{Connection, Start};
@@ -177,6 +178,56 @@ fn it_ends_with_its_server_and_when_nobody_needs_it() {
     let began = Instant::now();
     service.ends();
     assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
+}
+
+#[test]
+fn functions_in_cuda_are_its_owners_or_nobodys() {
+    let number = || Expr::Register {
+        index: 0,
+        data_type: DataType::Int32,
+        nullable: true,
+        name: "number".into(),
+    };
+    let function = CudaFunction {
+        name: "same".into(),
+        parameters: vec![("x".into(), DataType::Int32)],
+        result: DataType::Int32,
+        body: "return x;".into(),
+    };
+    let expr = Expr::Cuda {
+        function: Box::new(function),
+        arguments: vec![number()],
+        twin: Some(Box::new(number())),
+    };
+    let calls = vec![Step::Compute(NamedExpr { name: "again".into(), expr })];
+    for (options, may) in [
+        (&[][..], true),
+        (&["--cuda-functions", "owner"], true),
+        (&["--cuda-functions", "off"], false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let _service = Service::start(folder.path(), options);
+        let asked = |steps: &[Step]| {
+            let heap =
+                Heap { steps: steps.to_vec(), ..Heap::new(folder.path(), |_| false, |_| false) };
+            heap.ask(open(folder.path()), &CancelToken::new())
+        };
+        match asked(&calls) {
+            Ok((_, groups)) => assert!(may && groups == expected(), "{options:?}"),
+            Err(failure) => {
+                assert!(!may, "{options:?}: {failure}");
+                assert!(
+                    failure.message.contains("same(): the GPU service runs no CUDA code"),
+                    "{failure}"
+                );
+                assert!(failure.message.contains("--cuda-functions off"), "{failure}");
+                assert!(
+                    failure.is_of_the_place() && failure.class == Some(ErrorClass::Unsupported)
+                );
+            }
+        }
+        assert_eq!(asked(&[]).unwrap().1, expected(), "{options:?}: a run without functions");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use headrace_flow::CancelToken;
 use headrace_format::heap::{Block, HeapBlocks, HeapType};
 use headrace_ir::{
     AggregateCall, AggregateFunction, DataType, Field as IrField, Input, NamedExpr, Pipeline,
-    Program, Sink, Source,
+    Program, Sink, Source, Step,
 };
 use headrace_runner::{Fallback, Processor, Settings};
 use headrace_service::LOCK_NAME;
@@ -78,6 +78,8 @@ pub struct Heap {
     pub never_ends: bool,
     /// Asked at least once.
     pub was_asked: AtomicBool,
+    /// What its run does with the rows.
+    pub steps: Vec<Step>,
 }
 
 impl Heap {
@@ -106,7 +108,8 @@ impl Heap {
         };
         let (rerouted, done) = (Mutex::default(), AtomicU32::new(0));
         let was_asked = AtomicBool::new(false);
-        Self { blocks, own, changed, rerouted, done, never_ends: false, was_asked }
+        let (never_ends, steps) = (false, Vec::new());
+        Self { blocks, own, changed, rerouted, done, never_ends, was_asked, steps }
     }
 
     pub fn run(&self) -> Run {
@@ -129,7 +132,7 @@ impl Heap {
         let keys = vec![NamedExpr { name: "number".into(), expr: source.register(0) }];
         let sink = Sink::aggregate(keys, calls);
         Run {
-            program: Program::new(vec![], Pipeline { source, steps: vec![], sink }),
+            program: Program::new(vec![], Pipeline { source, steps: self.steps.clone(), sink }),
             parameters: vec![],
             tables: protocol::Tables::Heaps(protocol::Heaps {
                 heaps: vec![self.blocks.clone()],
