@@ -15,8 +15,8 @@ use crate::gpu_service::GpuServiceArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::model::ModelArgs;
 use crate::ooc::{
-    BfsArgs, DEFAULT_SEED, FencesArgs, GenerateCommand, MatvecArgs, PagerankArgs, SetArgs,
-    SortArgs, SpmvArgs,
+    BfsArgs, DEFAULT_SEED, EigenArgs, FencesArgs, GenerateCommand, MatvecArgs, PagerankArgs,
+    SetArgs, SortArgs, SpmvArgs,
 };
 use crate::output::Format;
 use crate::pg::PgCommand;
@@ -216,6 +216,8 @@ pub enum Command {
     Pagerank(Box<PagerankArgs>),
     /// Find how many edges the vertices of a graph in files are away from one of them.
     Bfs(Box<BfsArgs>),
+    /// Compute the largest eigenvalues of a symmetric matrix in files, and their vectors.
+    Eigen(Box<EigenArgs>),
     /// Write files for the out-of-core operators to work on.
     #[command(subcommand)]
     Generate(GenerateCommand),

@@ -79,11 +79,14 @@ mod ranks;
 mod search;
 mod sums;
 
+pub(crate) use csr::Csr;
 pub use csr::CsrFile;
 pub use levels::{LevelsJob, LevelsReport, levels};
 pub use multiply::{SpmvJob, SpmvReport, multiply};
+pub(crate) use pass::Passes;
 pub use ranks::{RanksIteration, RanksJob, RanksReport, ranks};
 pub use search::Level;
+pub(crate) use sums::Sums;
 
 use crate::NumberType;
 

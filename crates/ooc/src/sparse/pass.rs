@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
 
 use headrace_flow::{HostConsumer, Race, RaceOptions, RaceReport};
+use headrace_io::MemoryBudget;
 
 use super::csr::Csr;
 use super::device::OnDevice;
@@ -68,6 +69,11 @@ impl<'a> Passes<'a> {
         let open = |device| OnDevice::new(device, room, (&csr, &plan), slots, repeats);
         let device = room.device.as_ref().map(open).transpose()?;
         Ok(Passes { csr, plan, room, options, race_options, device })
+    }
+
+    /// The memory that everything is reserved in.
+    pub fn memory(&self) -> &'a Arc<MemoryBudget> {
+        &self.room.memory
     }
 
     /// All chunks.

@@ -5,6 +5,7 @@
 
 use headrace_flow::AccessPath;
 use headrace_gpu::{Compiler, Source};
+use headrace_ooc::eigen::{AnyMatrix, EigenJob, eigen};
 use headrace_ooc::sparse::{LevelsJob, LevelsReport, RanksJob, kernels, levels, multiply, ranks};
 use headrace_ooc::{NumberType, Options, Processor};
 use tempfile::TempDir;
@@ -112,6 +113,37 @@ fn gpu_ranks_have_the_bits_of_the_cores_and_what_fits_stays() {
         let last = &report.report.passes.last().unwrap().race.bytes_by_path;
         assert!(last.resident_device > 0 || !all_fits, "{last:?}");
         assert!(!all_fits || last.resident_device == last.total(), "{last:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_eigenpairs_have_the_bits_of_the_cores() {
+    let mut matrix = Sparse::random(3, &vec![9; 30_000], 30_000, GRAPH);
+    // Everybody with the next ones, and all with the first.
+    matrix.indices.iter_mut().enumerate().for_each(|(at, column)| {
+        let (row, place) = (at as u64 / 9, at as u64 % 9);
+        *column = (row + 30_000 + place - 4) % 30_000;
+    });
+    let folder = TempDir::new().unwrap();
+    let job = EigenJob {
+        matrix: AnyMatrix::Sparse(matrix.write(folder.path())),
+        pairs: 5,
+        vectors: Some(folder.path().join("vectors")),
+        values: None,
+        tolerance: 0.0,
+        iterations: 12,
+        seed: 1,
+        result: None,
+    };
+    let wanted = eigen(&job, &cores(2)).unwrap();
+    let bytes = std::fs::read(folder.path().join("vectors")).unwrap();
+    for options in [gpu(), Options { chunk_bytes: Some(1 << 18), slots: Some(2), ..gpu() }] {
+        let report = eigen(&job, &options).unwrap();
+        assert_eq!(report.eigenvalues, wanted.eigenvalues);
+        assert!(std::fs::read(folder.path().join("vectors")).unwrap() == bytes);
+        let last = &report.report.passes.last().unwrap().race.bytes_by_path;
+        assert_eq!(last.resident_device, last.total());
     }
 }
 
