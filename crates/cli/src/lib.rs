@@ -203,6 +203,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>, asked: Arc<Asked>) -> Resul
         Some(Command::Similarity(command)) => seeded(Suite::Similarity, command, cancel).await,
         Some(Command::Tpch(command)) => seedless(Suite::Tpch, command, cancel).await,
         Some(Command::Tpcds(command)) => seedless(Suite::Tpcds, command, cancel).await,
+        Some(Command::Demo(args)) if args.join => suite::join::run(&args, cancel).await,
         Some(Command::Demo(args)) => suite::demo::run(&args, cancel).await,
         Some(Command::Bench(BenchCommand::Io(args))) => {
             blocking(move || bench::io(&args, cancel)).await
