@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Set operations, sorts, dense and sparse products of random shapes, by Headrace and by NumPy on the same files.
+"""Set operations, sorts, dense and sparse products and eigenpairs of random shapes, by Headrace and by NumPy on the same files.
 
     compare.py --headrace PATH [--shapes 300] [--seed 1] [--processor cpu]
 
@@ -227,6 +227,37 @@ class Run:
             raise Different(f"levels of {vertices} vertices from {source}, {kind}")
 
 
+    def eigenpairs(self, kind: str) -> None:
+        """Of a symmetric matrix of known eigenvalues, dense or sparse; their own order by magnitude is NumPy's."""
+        rows = self.rng.randrange(1, 200)
+        pairs = self.rng.randrange(1, min(rows, 6) + 1)
+        # They fall by steps, with signs of their own: power iteration needs them apart.
+        wanted = 0.7 ** np.arange(rows) * self.numbers.choice([-1, 1], rows)
+        basis = np.linalg.qr(self.numbers.standard_normal((rows, rows)))[0]
+        matrix = (basis * wanted) @ basis.T
+        matrix = (matrix + matrix.T) / 2
+        source, chunk = self.folder / "e.npy", ["--chunk", self.rng.choice([3000, 65536, 1 << 24])]
+        if self.rng.random() < 0.5:
+            np.save(source, matrix)
+        else:
+            index = TYPES[kind.replace("f", "i")]
+            arrays = {"indptr": np.arange(rows + 1) * rows, "indices": np.tile(np.arange(rows), rows)}
+            source = source.with_suffix(".npz")
+            np.savez(source, data=matrix.ravel(), **{name: array.astype(index) for name, array in arrays.items()})
+        values, vectors = self.folder / "values.npy", self.folder / "vectors.npy"
+        told = self.headrace_run("eigen", source, "-k", pairs, "--values", values, "-o", vectors, "--tolerance", 1e-9, *chunk)
+        found, v = np.load(values), np.load(vectors)
+        all_of_them = np.linalg.eigvalsh(matrix)
+        wanted = all_of_them[np.argsort(-np.abs(all_of_them))][:pairs]
+        what = f"{pairs} eigenpairs of {rows} rows, {source.suffix}"
+        if [float(line) for line in told.split()] != found.tolist() or v.shape != (rows, pairs):
+            raise Different(f"{what}: printed {told!r}, written {found}, shape {v.shape}")
+        if not (np.abs(found - wanted) <= 1e-8).all():
+            raise Different(f"{what}: {found}, wanted {wanted}")
+        if not (np.abs(matrix @ v - v * found) <= 1e-8).all() or not np.allclose(v.T @ v, np.eye(pairs), atol=1e-12):
+            raise Different(f"{what}: the vectors are none")
+
+
 def notices_a_wrong_answer(run: Run) -> None:
     """A comparison that cannot fail is none."""
     honest = run.headrace_run
@@ -266,7 +297,7 @@ def main() -> None:
         for number in range(arguments.shapes):
             seed = arguments.seed * 1_000_000 + number
             run = Run(arguments.headrace, arguments.processor, folder, random.Random(seed))
-            checks = [run.sort, run.records, run.sets, run.product, run.sparse_product, run.graph]
+            checks = [run.sort, run.records, run.sets, run.product, run.sparse_product, run.graph, run.eigenpairs]
             try:
                 checks[number % len(checks)](list(TYPES)[number // len(checks) % len(TYPES)])
             except Different as different:

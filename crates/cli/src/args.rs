@@ -15,8 +15,8 @@ use crate::gpu_service::GpuServiceArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::model::ModelArgs;
 use crate::ooc::{
-    BfsArgs, DEFAULT_SEED, FencesArgs, GenerateCommand, MatvecArgs, PagerankArgs, SetArgs,
-    SortArgs, SpmvArgs,
+    BfsArgs, DEFAULT_SEED, EigenArgs, FencesArgs, GenerateCommand, MatvecArgs, PagerankArgs,
+    SetArgs, SortArgs, SpmvArgs,
 };
 use crate::output::Format;
 use crate::pg::PgCommand;
@@ -216,6 +216,8 @@ pub enum Command {
     Pagerank(Box<PagerankArgs>),
     /// Find how many edges the vertices of a graph in files are away from one of them.
     Bfs(Box<BfsArgs>),
+    /// Compute the largest eigenvalues of a symmetric matrix in files, and their vectors.
+    Eigen(Box<EigenArgs>),
     /// Write files for the out-of-core operators to work on.
     #[command(subcommand)]
     Generate(GenerateCommand),
@@ -326,6 +328,12 @@ pub struct DemoArgs {
     /// Scale factor.
     #[arg(long, default_value_t = 1.0)]
     pub scale: f64,
+    /// A large table joined with a small one and grouped, instead: without pipelines, on the cores and on a GPU.
+    #[arg(long, conflicts_with = "scale")]
+    pub join: bool,
+    /// Rows of that table, of 21 bytes each.
+    #[arg(long, value_name = "N", requires = "join", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(100_000..=1_000_000_000_000))]
+    pub rows: u64,
     /// Where the tables are kept between runs.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,

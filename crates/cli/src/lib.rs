@@ -125,6 +125,7 @@ fn patience(command: Option<&Command>) -> (Duration, bool) {
             | Command::Spmv(_)
             | Command::Pagerank(_)
             | Command::Bfs(_)
+            | Command::Eigen(_)
             | Command::Generate(_)
             | Command::Ssb(SuiteCommand::Generate(_))
             | Command::Tpch(SuiteCommand::Generate(_))
@@ -202,6 +203,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>, asked: Arc<Asked>) -> Resul
         Some(Command::Similarity(command)) => seeded(Suite::Similarity, command, cancel).await,
         Some(Command::Tpch(command)) => seedless(Suite::Tpch, command, cancel).await,
         Some(Command::Tpcds(command)) => seedless(Suite::Tpcds, command, cancel).await,
+        Some(Command::Demo(args)) if args.join => suite::join::run(&args, cancel).await,
         Some(Command::Demo(args)) => suite::demo::run(&args, cancel).await,
         Some(Command::Bench(BenchCommand::Io(args))) => {
             blocking(move || bench::io(&args, cancel)).await
@@ -221,6 +223,7 @@ async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>, asked: Arc<Asked>) -> Resul
         Some(Command::Spmv(args)) => blocking(move || ooc::spmv(&args, cancel)).await,
         Some(Command::Pagerank(args)) => blocking(move || ooc::pagerank(&args, cancel)).await,
         Some(Command::Bfs(args)) => blocking(move || ooc::bfs(&args, cancel)).await,
+        Some(Command::Eigen(args)) => blocking(move || ooc::eigen(&args, cancel)).await,
         Some(Command::Generate(args)) => blocking(move || ooc::generate(&args, cancel)).await,
         Some(Command::Convert(args)) => convert::run(&args, cancel).await,
         Some(Command::Pg(args)) => blocking(move || pg::run(&args, &cancel)).await,

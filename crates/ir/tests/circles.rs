@@ -19,7 +19,7 @@ const CIRCLES: &[(&str, usize, usize)] = &[
     ("io", 1, 11),
     ("postgres", 2, 36),
     ("runner", 1, 11),
-    ("suites", 1, 9),
+    ("suites", 1, 5),
 ];
 
 type ModulePath = Vec<String>;

@@ -11,7 +11,7 @@
 //!
 //! [`sets`]: intersection, union and differences of sorted keys; [`sort`]: records, and tables of Arrow files;
 //! [`matvec`]: products of a dense matrix with vectors; [`sparse`]: those of a sparse one, and what graphs are asked by
-//! them; [`generate`]: inputs for all.
+//! them; [`eigen`]: eigenpairs by products of either; [`generate`]: inputs for all.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -40,6 +40,7 @@ pub mod sets;
 pub mod sort;
 mod vectors;
 
+pub mod eigen;
 pub mod generate;
 pub mod matvec;
 pub mod npy;

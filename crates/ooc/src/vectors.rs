@@ -98,12 +98,28 @@ impl Vectors {
         values: impl Iterator<Item = f64>,
         length: usize,
     ) -> Result<Vectors> {
-        let memory = memory.reserve(MemoryUse::Pipelines, length as u64 * 8)?;
-        let mut all = huge::reserved(length);
-        all.extend(values.take(length));
-        let (values, count, is_flat) = (all, 1, true);
+        Vectors::made(memory, values, (length, 1))
+    }
+
+    /// Several computed vectors, one after the other.
+    pub fn made(
+        memory: &Arc<MemoryBudget>,
+        values: impl Iterator<Item = f64>,
+        (length, count): (usize, usize),
+    ) -> Result<Vectors> {
+        let bytes = (length as u64).saturating_mul(count as u64).saturating_mul(8);
+        let memory = memory.reserve(MemoryUse::Pipelines, bytes)?;
+        let mut all = huge::reserved(length * count);
+        all.extend(values.take(length * count));
+        let (values, is_flat) = (all, count == 1);
         let (number, file_bytes) = (NumberType::F32, 0);
         Ok(Vectors { values, length, count, is_flat, number, file_bytes, _memory: memory })
+    }
+
+    /// As many others, with the memory that is reserved for them.
+    pub fn replace(&mut self, values: Vec<f64>, memory: Reservation) {
+        assert_eq!(values.len(), self.values.len(), "as many vectors as before");
+        (self.values, self._memory) = (values, memory);
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use arrow_schema::ArrowError;
 
-use crate::suite::{SCALE_MAX, SCALE_MIN};
+use crate::scale::{SCALE_MAX, SCALE_MIN};
 
 /// Errors of the generators.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +99,12 @@ pub enum SuiteError {
     /// Cancelled; nothing of this run is left behind.
     #[error("cancelled")]
     Cancelled,
+}
+
+/// # Errors
+/// [`SuiteError::Scale`] for a value that is out of range or not a number.
+pub(crate) fn check_scale(scale: f64) -> Result<(), SuiteError> {
+    if (SCALE_MIN..=SCALE_MAX).contains(&scale) { Ok(()) } else { Err(SuiteError::Scale { scale }) }
 }
 
 impl SuiteError {

@@ -16,8 +16,8 @@ use headrace_io::write::hidden::Hidden;
 
 use crate::{
     Manifest, Suite, SuiteError,
+    error::check_scale,
     manifest::{ManifestFile, ManifestTable, read_manifest},
-    suite::check_scale,
     write::{FilePlan, Job, Step, TableGenerator, write_table},
 };
 

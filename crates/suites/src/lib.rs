@@ -1,8 +1,8 @@
 //! Benchmark suites: data of any scale, straight into Arrow files, and their queries.
 //!
 //! [`ssb`] is the Star Schema Benchmark, [`tpch`] is TPC-H, [`tpcds`] is TPC-DS, [`clickbench`] is
-//! ClickBench's one wide table, [`similarity`] searches for the nearest of fingerprints and vectors; each describes its
-//! data.
+//! ClickBench's one wide table, [`similarity`] searches for the nearest of fingerprints and vectors, [`join`] is one join
+//! with a small table; each describes its data.
 //!
 //! # How data flow
 //!
@@ -32,10 +32,12 @@ pub mod clickbench;
 mod columns;
 mod error;
 mod generate;
+pub mod join;
 mod line_count;
 mod manifest;
 mod query;
 mod random;
+mod scale;
 pub mod similarity;
 pub mod ssb;
 mod suite;
@@ -47,4 +49,5 @@ pub use error::SuiteError;
 pub use generate::{GenerateOptions, Progress, Summary, generate};
 pub use manifest::{Manifest, ManifestFile, ManifestTable, read_manifest};
 pub use query::{Limit, Query};
-pub use suite::{SCALE_MAX, SCALE_MIN, Suite};
+pub use scale::{SCALE_MAX, SCALE_MIN};
+pub use suite::Suite;

@@ -32,6 +32,8 @@ pub(crate) enum Purpose {
     HitPhrase = 17,
     Compound = 18,
     CompoundFamily = 19,
+    JoinLarge = 20,
+    JoinSmall = 21,
 }
 
 /// A sequence of independent 64-bit draws with random access.

@@ -1,17 +1,8 @@
 //! The benchmark suites and their differences.
 
-use crate::{Query, SuiteError, clickbench, similarity, ssb, tpcds, tpch, write::TableGenerator};
-
-/// The smallest scale factor of a suite: 1,500 orders, 1,000 hits or compounds, or 240 tickets of a store.
-pub const SCALE_MIN: f64 = 0.001;
-/// The largest scale factor of a suite: about 60 thousand million rows of the fact table, or 10, or 29.
-pub const SCALE_MAX: f64 = 10_000.0;
-
-/// # Errors
-/// [`SuiteError::Scale`] for a value that is out of range or not a number.
-pub(crate) fn check_scale(scale: f64) -> Result<(), SuiteError> {
-    if (SCALE_MIN..=SCALE_MAX).contains(&scale) { Ok(()) } else { Err(SuiteError::Scale { scale }) }
-}
+use crate::{
+    Query, SuiteError, clickbench, join, similarity, ssb, tpcds, tpch, write::TableGenerator,
+};
 
 /// A benchmark: tables of any scale, and queries over them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +17,8 @@ pub enum Suite {
     ClickBench,
     /// Similarity search ([`similarity`]).
     Similarity,
+    /// One join and a grouping ([`join`]).
+    Join,
 }
 
 impl Suite {
@@ -37,6 +30,7 @@ impl Suite {
             Self::Tpcds => "tpcds",
             Self::ClickBench => "clickbench",
             Self::Similarity => "similarity",
+            Self::Join => "join",
         }
     }
 
@@ -48,6 +42,7 @@ impl Suite {
             Self::Tpcds => "TPC-DS",
             Self::ClickBench => "ClickBench",
             Self::Similarity => "Similarity search",
+            Self::Join => "Join",
         }
     }
 
@@ -68,6 +63,7 @@ impl Suite {
             ],
             Self::ClickBench => &["hits"],
             Self::Similarity => &["embedding", "compound"],
+            Self::Join => &["t1", "t0"],
         }
     }
 
@@ -83,6 +79,7 @@ impl Suite {
             Self::Ssb | Self::Tpch => 6e6,
             Self::Tpcds => 2.88e6,
             Self::ClickBench | Self::Similarity => 1e6,
+            Self::Join => join::ROWS_PER_SCALE,
         }
     }
 
@@ -94,6 +91,7 @@ impl Suite {
             Self::Tpcds => &tpcds::QUERIES,
             Self::ClickBench => &clickbench::QUERIES,
             Self::Similarity => &similarity::QUERIES,
+            Self::Join => &join::QUERIES,
         }
     }
 
@@ -115,13 +113,14 @@ impl Suite {
             Self::Tpcds => tpcds::DATA_VERSION,
             Self::ClickBench => clickbench::DATA_VERSION,
             Self::Similarity => similarity::DATA_VERSION,
+            Self::Join => join::DATA_VERSION,
         }
     }
 
     /// The seed of the data, if they depend on one.
     pub(crate) const fn seed(self, seed: u64) -> Option<u64> {
         match self {
-            Self::Ssb | Self::ClickBench | Self::Similarity => Some(seed),
+            Self::Ssb | Self::ClickBench | Self::Similarity | Self::Join => Some(seed),
             Self::Tpch | Self::Tpcds => None,
         }
     }
@@ -138,6 +137,7 @@ impl Suite {
             Self::Tpcds => tpcds::tables(scale),
             Self::ClickBench => Ok(vec![Box::new(clickbench::Hits::new(scale, seed)?)]),
             Self::Similarity => similarity::tables(scale, seed),
+            Self::Join => join::tables(scale, seed),
         }
     }
 }

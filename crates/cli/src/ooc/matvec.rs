@@ -160,7 +160,7 @@ fn power_iteration(args: &MatvecArgs, iterations: usize, options: &Options) -> R
     args.run.any.tell(options, &summary, &told.report, &told)
 }
 
-fn parse_shape(text: &str) -> std::result::Result<(u64, u64), String> {
+pub(super) fn parse_shape(text: &str) -> std::result::Result<(u64, u64), String> {
     let parsed = text.split_once(['x', 'X']).and_then(|(rows, columns)| {
         Some((rows.trim().parse().ok()?, columns.trim().parse().ok()?))
     });

@@ -1,5 +1,6 @@
 //! The out-of-core operators: thin doors over `headrace_ooc`.
 
+mod eigen;
 mod generate;
 mod matvec;
 mod run;
@@ -7,6 +8,7 @@ mod sets;
 mod sort;
 mod sparse;
 
+pub use eigen::{EigenArgs, eigen};
 pub use generate::{DEFAULT_SEED, GenerateCommand, generate};
 pub use matvec::{MatvecArgs, matvec};
 pub use sets::{FencesArgs, SetArgs, fences, set};

@@ -18,7 +18,8 @@ use crate::suite::{run, table};
 
 /// Generates once, runs every query on every processor present, checks every answer.
 pub async fn run(args: &DemoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
-    let folder = args.data.clone().unwrap_or_else(|| default_folder(args.scale));
+    let folder =
+        args.data.clone().unwrap_or_else(|| default_folder(&format!("ssb-{}", args.scale)));
     say!("Star Schema Benchmark, scale {}, in {}", args.scale, folder.display());
     let (out, scale) = (folder.clone(), args.scale);
     let summary =
@@ -41,8 +42,7 @@ pub async fn run(args: &DemoArgs, cancel: Arc<AtomicBool>) -> Result<()> {
 }
 
 fn print_result(measurements: &[Measurement], folder: &Path) -> Result<()> {
-    let program = std::env::args_os().next().unwrap_or_else(|| "headrace".into());
-    let (program, data) = (quoted(program.as_ref()), quoted(folder));
+    let (program, data) = (this_program(), quoted(folder));
     print(&format!(
         "{}{}\n\nTry next:\n  {program} --data {data}\n  {program} --data {data} -c \"explain analyze select d_year, \
          sum(lo_revenue) from lineorder, date where lo_orderdate = d_datekey group by d_year\"\n  \
@@ -52,15 +52,21 @@ fn print_result(measurements: &[Measurement], folder: &Path) -> Result<()> {
     ))
 }
 
+/// This program in shell syntax.
+pub(super) fn this_program() -> String {
+    let program = std::env::args_os().next().unwrap_or_else(|| "headrace".into());
+    quoted(program.as_ref())
+}
+
 /// A path in shell syntax.
-fn quoted(path: &Path) -> String {
+pub(super) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
     if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// The CPU always; the GPU if one is usable. Otherwise the reason is reported.
-fn processors() -> Vec<Processor> {
+pub(super) fn processors() -> Vec<Processor> {
     let mut found = vec![Processor::Cpu];
     match headrace_gpu::probe().why_unusable() {
         None => found.push(Processor::Cuda),
@@ -70,10 +76,10 @@ fn processors() -> Vec<Processor> {
 }
 
 /// Under `$XDG_DATA_HOME/headrace`, `~/.local/share/headrace` or the temporary folder.
-fn default_folder(scale: f64) -> PathBuf {
+pub(super) fn default_folder(name: &str) -> PathBuf {
     let base = std::env::var_os("XDG_DATA_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")))
         .unwrap_or_else(std::env::temp_dir);
-    base.join("headrace").join(format!("ssb-{scale}"))
+    base.join("headrace").join(name)
 }

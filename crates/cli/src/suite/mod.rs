@@ -2,6 +2,7 @@
 
 pub mod demo;
 pub mod generate;
+pub mod join;
 pub mod measure;
 pub mod run;
 pub mod table;

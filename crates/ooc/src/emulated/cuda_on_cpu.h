@@ -106,6 +106,9 @@ template <class T> T atomicAdd(T* at, typename emulated::As<T>::type value) {
 template <class T> T atomicExch(T* at, typename emulated::As<T>::type value) {
     return __atomic_exchange_n(at, value, __ATOMIC_RELAXED);
 }
+template <class T> T atomicOr(T* at, typename emulated::As<T>::type value) {
+    return __atomic_fetch_or(at, value, __ATOMIC_RELAXED);
+}
 template <class T> T atomicMin(T* at, typename emulated::As<T>::type value) {
     T found = __atomic_load_n(at, __ATOMIC_RELAXED);
     while (value < found && !__atomic_compare_exchange_n(at, &found, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}

@@ -43,9 +43,12 @@ use std::path::PathBuf;
 use headrace_flow::HostMemory;
 use serde::Serialize;
 
+pub(crate) use cores::Operands;
 pub use file::{MatrixFile, RawMatrix};
 pub use iterate::{IterateJob, IterateReport, Iteration, iterate};
+pub(crate) use matrix::Matrix;
 pub use multiply::multiply;
+pub(crate) use pass::{Manner, Passes};
 
 pub use crate::vectors::{RawVectors, VectorFile};
 use crate::{NumberType, Report};

@@ -68,6 +68,11 @@ impl<'a> Passes<'a> {
         Ok(Passes { matrix, plan, room, options, race_options, device })
     }
 
+    /// Whether the files hold the transposed matrix.
+    pub fn is_transposed(&self) -> bool {
+        self.matrix.is_transposed
+    }
+
     /// Streams the matrix once.
     pub fn run(&mut self, operands: Operands<'_>) -> Result<(Results, RaceReport)> {
         let (matrix, plan, memory) = (self.matrix, &self.plan, &self.room.memory);

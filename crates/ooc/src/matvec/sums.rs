@@ -47,6 +47,12 @@ impl Results {
         Ok(Results { forward, transposed, rows, columns, counts, _memory: memory })
     }
 
+    /// The products with the matrix or, if there are none, with its transpose, and the memory reserved for them.
+    pub fn into_parts(self) -> (Vec<f64>, Reservation) {
+        let values = if self.counts.forward > 0 { self.forward } else { self.transposed };
+        (values, self._memory)
+    }
+
     /// Values of each result of either kind.
     pub fn lengths(&self) -> [usize; 2] {
         [self.rows, self.columns]

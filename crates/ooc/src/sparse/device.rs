@@ -33,6 +33,8 @@ pub(crate) struct OnDevice {
     lying: Option<Arc<Lying>>,
     /// Where ranks are made of the products.
     pub(super) ranked: Option<Arc<Ranked>>,
+    /// Where levels are searched.
+    pub(super) searched: Option<Arc<Searched>>,
     _memory: Reservation,
 }
 
@@ -54,6 +56,26 @@ pub(super) struct Ranked {
     pub degrees: DeviceBuffer,
     pub sums: DeviceBuffer,
     pub vertices: usize,
+}
+
+/// What is known of the vertices of a graph.
+pub(super) struct Searched {
+    pub levels: DeviceBuffer,
+    /// Bits of the vertices of even levels and of odd ones: one of them is the frontier, the other one the next.
+    pub bits: [DeviceBuffer; 2],
+    pub open: DeviceBuffer,
+    pub counts: DeviceBuffer,
+    pub wrong: DeviceBuffer,
+}
+
+/// What is done with the chunks of a race.
+pub(super) struct Work<'a> {
+    /// The plan's chunks, in the race's order.
+    pub chunks: &'a [usize],
+    /// The launches for a chunk whose arrays lie at these addresses.
+    pub calls: &'a (dyn Fn(Piece, &[u64]) -> Vec<Call> + Sync),
+    /// Two numbers of which the kernels say what is wrong.
+    pub wrong: &'a DeviceBuffer,
 }
 
 impl Lying {
@@ -94,6 +116,7 @@ impl OnDevice {
             kept: Kept::new(if keeps { plan.chunks() } else { 0 }),
             lying: None,
             ranked: None,
+            searched: None,
             _memory: reserved,
         })
     }
@@ -167,22 +190,36 @@ impl OnDevice {
         (csr, plan): (&Csr, &Plan),
         faults: &Faults,
     ) -> Result<RaceReport> {
-        let (memory, stream) = (lying.memory(), self.slots.compute_stream());
         // SAFETY: as in `put`.
-        unsafe {
-            stream.fill_async(&lying.head_rows, 0, lying.tiles * 8, 0xff)?;
-            stream.fill_async(&lying.wrong, 0, 16, 0xff)?;
+        unsafe { self.stream().fill_async(&lying.head_rows, 0, lying.tiles * 8, 0xff)? };
+        let (memory, chunks) = (lying.memory(), (0..plan.chunks()).collect::<Vec<_>>());
+        let calls = |piece: Piece, addresses: &[u64]| memory.multiply(csr, piece, addresses);
+        let work = Work { chunks: &chunks, calls: &calls, wrong: &lying.wrong };
+        let report = self.stream_through(&work, race, (csr, plan), faults)?;
+        if !faults.are_any() {
+            self.enqueue(&[memory.add_heads(csr)])?;
         }
+        Ok(report)
+    }
+
+    /// Streams the chunks of a race, and those that are kept, through kernels, and notes what these find to be wrong.
+    pub(super) fn stream_through(
+        &mut self,
+        work: &Work<'_>,
+        race: &Race<Piece>,
+        (csr, plan): (&Csr, &Plan),
+        faults: &Faults,
+    ) -> Result<RaceReport> {
+        // SAFETY: as in `put`.
+        unsafe { self.stream().fill_async(work.wrong, 0, 16, 0xff)? };
         self.kept.use_free(&self.device);
         let (kernels, kept, device) = (&self.kernels[..], &mut self.kept, &self.device);
-        let program = Program { kernels, csr, plan, memory, kept, device };
+        let program = Program { kernels, csr, plan, work, kept, device };
         let report = race.run_device(&mut self.slots.lane(program))?;
-        let stream = self.slots.compute_stream();
         let mut found = [0u64; 2];
-        stream.download(&lying.wrong, 0, bytemuck::cast_slice_mut(&mut found))?;
-        match fault(csr, found)? {
-            Some(fault) => drop(faults.note(fault)),
-            None => self.enqueue(&[memory.add_heads(csr)])?,
+        self.stream().download(work.wrong, 0, bytemuck::cast_slice_mut(&mut found))?;
+        if let Some(fault) = fault(csr, found)? {
+            drop(faults.note(fault));
         }
         Ok(report)
     }
@@ -233,7 +270,7 @@ struct Program<'a> {
     kernels: &'a [Function],
     csr: &'a Csr,
     plan: &'a Plan,
-    memory: Memory,
+    work: &'a Work<'a>,
     kept: &'a mut Kept,
     device: &'a DeviceRoom,
 }
@@ -241,15 +278,16 @@ struct Program<'a> {
 // SAFETY: it puts nothing out.
 unsafe impl DeviceProgram<Piece> for Program<'_> {
     fn is_resident(&mut self, chunk: usize, _buffer: usize) -> bool {
-        self.kept.has(chunk)
+        self.kept.has(self.work.chunks[chunk])
     }
 
     fn launch(&mut self, stream: &Stream, at: SlotChunk, buffers: &[DeviceSlice]) -> Outcome<()> {
-        let piece = self.plan.piece(at.chunk);
-        if !self.kept.has(at.chunk) {
-            self.kept.keep(self.device, stream, at.chunk, buffers)?;
+        let chunk = self.work.chunks[at.chunk];
+        let piece = self.plan.piece(chunk);
+        if !self.kept.has(chunk) {
+            self.kept.keep(self.device, stream, chunk, buffers)?;
         }
-        let addresses = self.kept.addresses(at.chunk, &reads(self.csr, piece), buffers);
-        Ok(enqueue(self.kernels, stream, &self.memory.multiply(self.csr, piece, &addresses))?)
+        let addresses = self.kept.addresses(chunk, &reads(self.csr, piece), buffers);
+        Ok(enqueue(self.kernels, stream, &(self.work.calls)(piece, &addresses))?)
     }
 }

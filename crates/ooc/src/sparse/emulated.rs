@@ -18,9 +18,9 @@ use crate::{NumberType, PlainFiles, npy};
 const COLUMNS: usize = 1000;
 
 /// A matrix in files, and their bytes.
-struct Case {
-    csr: Csr,
-    bytes: Vec<Vec<u8>>,
+pub(super) struct Case {
+    pub csr: Csr,
+    pub bytes: Vec<Vec<u8>>,
     x: Vectors,
     _folder: TempDir,
 }
@@ -32,9 +32,17 @@ fn integers(values: &[u64], number: NumberType) -> Vec<u8> {
 
 impl Case {
     fn new(
-        (indptr, indices, data): (NumberType, NumberType, Option<NumberType>),
+        types: (NumberType, NumberType, Option<NumberType>),
         lengths: &[usize],
         vectors: usize,
+    ) -> Case {
+        Case::with_columns(types, lengths, (COLUMNS, vectors))
+    }
+
+    pub(super) fn with_columns(
+        (indptr, indices, data): (NumberType, NumberType, Option<NumberType>),
+        lengths: &[usize],
+        (columns_end, vectors): (usize, usize),
     ) -> Case {
         let mut random = Random(lengths.len() as u64);
         let mut starts = vec![0];
@@ -42,9 +50,9 @@ impl Case {
             starts.push(starts[starts.len() - 1] + *length as u64);
         }
         let entries = starts[lengths.len()] as usize;
-        let columns: Vec<u64> = (0..entries).map(|_| random.below(COLUMNS as u64)).collect();
+        let columns: Vec<u64> = (0..entries).map(|_| random.below(columns_end as u64)).collect();
         let mut fraction = || random.draw() as i64 as f64 / 2f64.powi(63);
-        let shape = [lengths.len() as u64, COLUMNS as u64];
+        let shape = [lengths.len() as u64, columns_end as u64];
         let mut arrays = vec![
             ("indptr", integers(&starts, indptr)),
             ("indices", integers(&columns, indices)),
@@ -64,16 +72,16 @@ impl Case {
         }
         let source = CsrFile { path: folder.path().to_path_buf() };
         let csr = Csr::open(&PlainFiles, &source).unwrap();
-        let count = COLUMNS * vectors;
+        let count = columns_end * vectors;
         let values: Vec<f64> = (0..count).map(|_| fraction()).collect();
         let mut x = Vectors::one(&MemoryBudget::new(1 << 20), values.into_iter(), count).unwrap();
-        (x.length, x.count) = (COLUMNS, vectors);
+        (x.length, x.count) = (columns_end, vectors);
         let bytes = arrays.into_iter().map(|(_, bytes)| bytes).collect();
         Case { csr, bytes, x, _folder: folder }
     }
 
     /// Bytes of a chunk's arrays.
-    fn buffers(&self, plan: &Plan, chunk: usize) -> Vec<&[u8]> {
+    pub(super) fn buffers(&self, plan: &Plan, chunk: usize) -> Vec<&[u8]> {
         let reads = reads(&self.csr, plan.piece(chunk));
         let bytes = reads.iter().zip(&self.bytes);
         bytes.map(|(read, bytes)| &bytes[read.offset as usize..][..read.bytes as usize]).collect()
@@ -122,12 +130,12 @@ impl Case {
         Ok(y)
     }
 
-    fn plan(&self, chunk_bytes: usize) -> Plan {
+    pub(super) fn plan(&self, chunk_bytes: usize) -> Plan {
         Plan::new(&self.csr, chunk_bytes, &MemoryBudget::new(1 << 24)).unwrap()
     }
 }
 
-fn run(device: &mut Emulated, calls: Vec<Call>) {
+pub(super) fn run(device: &mut Emulated, calls: Vec<Call>) {
     for Call { kernel, blocks, args } in calls.into_iter().filter(|call| call.blocks > 0) {
         let grid = (blocks as u32, BLOCK, 0);
         device.launch(&format!("{}_0", KERNELS[kernel]), grid, bytemuck::cast_slice(&args));
@@ -135,7 +143,7 @@ fn run(device: &mut Emulated, calls: Vec<Call>) {
 }
 
 /// Rows of all kinds: none, short, of several tiles; many empty ones between.
-fn shapes() -> Vec<Vec<usize>> {
+pub(super) fn shapes() -> Vec<Vec<usize>> {
     let mixed = (0..120).map(|row| [3, 0, 17, 8, 1, 40, 9][row % 7]);
     let long = mixed.clone().take(5).chain([1700, 0, 512, 3]).chain([0; 600]).chain([1030, 2]);
     vec![vec![], vec![0; 5], vec![1], vec![513], mixed.collect(), long.collect()]
@@ -144,7 +152,9 @@ fn shapes() -> Vec<Vec<usize>> {
 fn check(types: (NumberType, NumberType, Option<NumberType>)) {
     let mut device = Emulated::new(&[(source(types.0, types.1, types.2), &KERNELS)]);
     for (shape, lengths) in shapes().into_iter().enumerate() {
-        let case = Case::new(types, &lengths, 1 + shape % 3);
+        // Of a block of many vectors, too.
+        let vectors = if shape == 5 { 11 } else { 1 + shape % 3 };
+        let case = Case::new(types, &lengths, vectors);
         let whole = case.on_cores(&case.plan(1 << 30)).unwrap();
         for chunk_bytes in [1 << 30, 6000] {
             let plan = case.plan(chunk_bytes);

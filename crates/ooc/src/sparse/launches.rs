@@ -8,7 +8,7 @@ use crate::NumberType;
 pub(super) const BLOCK: u32 = 128;
 
 /// Names of the kernels.
-pub(super) const KERNELS: [&str; 4] = ["check", "multiply", "add_heads", "rank"];
+pub(super) const KERNELS: [&str; 5] = ["check", "multiply", "add_heads", "rank", "search"];
 
 /// Vertices whose ranks a block makes.
 pub(super) const RANKED: usize = 1 << 14;
@@ -17,11 +17,12 @@ pub(super) const RANKED: usize = 1 << 14;
 pub(crate) fn source(indptr: NumberType, indices: NumberType, data: Option<NumberType>) -> String {
     let bits = |number: NumberType| number.bytes() * 8;
     format!(
-        "#define START_BITS {}\n#define INDEX_BITS {}\n#define VALUE_BITS {}\n{}",
+        "#define START_BITS {}\n#define INDEX_BITS {}\n#define VALUE_BITS {}\n{}{}",
         bits(indptr),
         bits(indices),
         data.map_or(0, bits),
-        include_str!("kernels/sparse.cu")
+        include_str!("kernels/sparse.cu"),
+        include_str!("kernels/search.cu")
     )
 }
 
@@ -31,7 +32,7 @@ pub(super) struct Call {
     /// Which of [`KERNELS`].
     pub kernel: usize,
     pub blocks: usize,
-    /// The members of `Params`, or of `RankParams`, in order.
+    /// The members of `Params`, `RankParams` or `SearchParams`, in order.
     pub args: [u64; 16],
 }
 
@@ -70,16 +71,62 @@ impl RankMemory {
     }
 }
 
+/// What a search for levels works on: addresses.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SearchMemory {
+    pub levels: u64,
+    /// Bits of vertices: the level before, and the next one.
+    pub frontier: u64,
+    pub next: u64,
+    /// A number for each chunk of the matrix.
+    pub open: u64,
+    /// Two numbers.
+    pub counts: u64,
+    /// As those of [`Memory`].
+    pub faults: u64,
+}
+
+impl SearchMemory {
+    /// The rows of a chunk that are in a level.
+    pub fn search(&self, csr: &Csr, piece: Piece, addresses: &[u64], level: u64) -> Vec<Call> {
+        let SearchMemory { levels, frontier, next, open, counts, faults } = *self;
+        let open = open + piece.chunk as u64 * 8;
+        let rest = [levels, frontier, next, level, open, counts, 0, faults];
+        of_tiles(4, csr, piece, addresses, rest)
+    }
+}
+
+/// The check of a chunk's rows, then a kernel over its tiles.
+fn of_tiles(
+    kernel: usize,
+    csr: &Csr,
+    piece: Piece,
+    addresses: &[u64],
+    rest: [u64; 8],
+) -> Vec<Call> {
+    let Piece { from, to, .. } = piece;
+    let args = args(csr, piece, addresses, rest);
+    let rows = to.row - from.row + 1;
+    let tiles = if from.entry < to.entry { to.entry.div_ceil(TILE) - from.entry / TILE } else { 0 };
+    let check = Call { kernel: 0, blocks: rows.div_ceil(BLOCK as usize), args };
+    vec![check, Call { kernel, blocks: tiles, args }]
+}
+
+/// What every kernel on a chunk gets, and the rest.
+fn args(csr: &Csr, Piece { from, to, .. }: Piece, addresses: &[u64], rest: [u64; 8]) -> [u64; 16] {
+    let at = |array: usize| addresses.get(array).copied().unwrap_or(0);
+    let rows = (to.row - from.row + 1) as u64;
+    let (first_row, begin, end) = (from.row as u64, from.entry as u64, to.entry as u64);
+    let mut args = [0; 16];
+    args[..8].copy_from_slice(&[at(0), at(1), at(2), first_row, rows, begin, end, csr.index_end()]);
+    args[8..].copy_from_slice(&rest);
+    args
+}
+
 impl Memory {
     /// The product of a chunk, whose arrays lie at these addresses.
     pub fn multiply(&self, csr: &Csr, piece: Piece, addresses: &[u64]) -> Vec<Call> {
-        let Piece { from, to, .. } = piece;
-        let args = self.args(csr, piece, addresses);
-        let rows = to.row - from.row + 1;
-        let tiles =
-            if from.entry < to.entry { to.entry.div_ceil(TILE) - from.entry / TILE } else { 0 };
-        let check = Call { kernel: 0, blocks: rows.div_ceil(BLOCK as usize), args };
-        vec![check, Call { kernel: 1, blocks: tiles, args }]
+        of_tiles(1, csr, piece, addresses, self.rest(csr))
     }
 
     /// The heads, after the last chunk.
@@ -87,29 +134,13 @@ impl Memory {
         let mut all = Piece::default();
         all.to.entry = csr.entries;
         let blocks = csr.entries.div_ceil(TILE).div_ceil(BLOCK as usize);
-        Call { kernel: 2, blocks, args: self.args(csr, all, &[]) }
+        Call { kernel: 2, blocks, args: args(csr, all, &[], self.rest(csr)) }
     }
 
-    fn args(&self, csr: &Csr, Piece { from, to, .. }: Piece, addresses: &[u64]) -> [u64; 16] {
-        let at = |array: usize| addresses.get(array).copied().unwrap_or(0);
-        let rows = (to.row - from.row + 1) as u64;
+    fn rest(&self, csr: &Csr) -> [u64; 8] {
         [
-            at(0),
-            at(1),
-            at(2),
-            from.row as u64,
-            rows,
-            from.entry as u64,
-            to.entry as u64,
-            csr.index_end(),
-            self.x,
-            csr.columns as u64,
-            self.vectors as u64,
-            self.y,
-            csr.rows as u64,
-            self.head_rows,
-            self.heads,
-            self.faults,
+            self.x, csr.columns as u64, self.vectors as u64, self.y, csr.rows as u64,
+            self.head_rows, self.heads, self.faults,
         ]
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! A level is a product over booleans, which pulls: a row asks its columns, and no more of them than it must. A chunk
 //! whose rows all have a level is not read again. Levels are the same for any threads and chunks: whoever finds a row
-//! first finds it at the same level.
+//! first finds it at the same level. On a GPU a row is asked in tiles (`kernels/search.cu`).
 //!
-//! Memory: 4 bytes and 2 bits a vertex.
+//! Memory: 4 bytes and 2 bits a vertex, and as much of a GPU.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -19,10 +19,7 @@ use super::csr::{Csr, CsrFile};
 use super::pass::Passes;
 use super::search::{Level, State};
 use crate::files::check_outputs;
-use crate::{NumberType, OocError, Options, Processor, Report, Result, Room, npy};
-
-/// The reason for the CPU.
-const ON_CORES: &str = "levels are searched on the cores";
+use crate::{NumberType, OocError, Options, Report, Result, Room, npy};
 
 /// The search to run.
 #[derive(Debug, Clone)]
@@ -69,10 +66,9 @@ impl LevelsReport {
 pub fn levels(job: &LevelsJob, options: &Options) -> Result<LevelsReport> {
     let start = Instant::now();
     let files = &*options.files;
-    refuse_cuda(options)?;
-    let room = Room::new(options, Some(ON_CORES))?;
     let csr = Csr::open(files, &job.graph)?;
     csr.check_graph()?;
+    let room = Room::for_repeated(options, csr.without_values().bytes())?;
     let inputs: Vec<&Path> = csr.arrays().map(|array| array.file.path()).collect();
     check_outputs(&[&job.output], &inputs)?;
     if job.source >= csr.rows as u64 {
@@ -84,19 +80,20 @@ pub fn levels(job: &LevelsJob, options: &Options) -> Result<LevelsReport> {
         false => Vec::new(),
     };
     let sink = files.create(&job.output, header.len() as u64 + csr.rows as u64 * 4)?;
-    let passes = Passes::new(csr.without_values(), &room, options, true)?;
-    let mut state = State::new(&room, &passes, job.source as usize)?;
+    let mut passes = Passes::new(csr.without_values(), &room, options, true)?;
+    let mut state = State::new(&room, &mut passes, job.source as usize)?;
     let plan_ns = start.elapsed().as_nanos() as u64;
     let searching = Instant::now();
     let (mut found, mut races) =
         (vec![Level { vertices: 1, edges: 0, wall_ns: 0, bytes: 0 }], Vec::new());
     while found.last().is_some_and(|level| level.vertices > 0) {
-        let (level, race) = state.next(&passes, found.len() as i32)?;
+        let (level, race) = state.next(&mut passes, found.len() as i32)?;
         found.push(level);
         let name = if races.is_empty() { "first level" } else { "last level" };
         races.truncate(1);
         races.push((name, race));
     }
+    state.end(&mut passes)?;
     let search_ns = searching.elapsed().as_nanos() as u64;
     let bytes = found.iter().map(|level| level.bytes).sum();
     // The last search found nothing: it is no level.
@@ -110,12 +107,4 @@ pub fn levels(job: &LevelsJob, options: &Options) -> Result<LevelsReport> {
     let (vertices, edges) = (passes.csr.rows as u64, passes.csr.entries as u64);
     let levels = found;
     Ok(LevelsReport { vertices, edges, reached_vertices, reached_edges, search_ns, levels, report })
-}
-
-/// There is no kernel for it.
-fn refuse_cuda(options: &Options) -> Result<()> {
-    match options.processor {
-        Processor::Cuda => Err(OocError::usage(ON_CORES, "--processor cpu")),
-        _ => Ok(()),
-    }
 }

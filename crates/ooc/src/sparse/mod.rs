@@ -32,7 +32,7 @@
 //!
 //! **Checks.** `indptr` begins with 0, never decreases and ends with the number of entries; every index is below the
 //! number of columns. All of it is checked in every pass, before a value is used as an address: what is wrong is an
-//! error with the file and the place. (Levels look at no entry of a row behind the one that settles it.)
+//! error with the file and the place. (Levels look at few entries of a row behind the one that settles it, or at none.)
 //!
 //! **Memory.** x and y lie in memory, 8 bytes for each column and row and vector, reserved before they are allocated;
 //! heads take 16 bytes for each 512 entries. Matrices do not fit there and need not: chunks of them stream by. A row that
@@ -47,7 +47,7 @@
 //! | `sums` | y and the heads |
 //! | `product` | terms and sums on the cores |
 //! | `device`, `launches` | the same on a GPU |
-//! | `device_ranks` | ranks that stay there from product to product |
+//! | `device_ranks`, `device_search` | ranks, and levels, that stay there from pass to pass |
 //! | `pass` | races over a matrix |
 //! | `degrees`, `search` | entries of each column; the next level |
 //! | `multiply`, `ranks`, `levels` | the operators: [`multiply`], [`ranks`], [`levels`] |
@@ -61,9 +61,13 @@ mod csr;
 mod degrees;
 mod device;
 mod device_ranks;
+mod device_search;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod emulated;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod emulated_search;
 mod faults;
 mod launches;
 mod levels;
@@ -75,11 +79,14 @@ mod ranks;
 mod search;
 mod sums;
 
+pub(crate) use csr::Csr;
 pub use csr::CsrFile;
 pub use levels::{LevelsJob, LevelsReport, levels};
 pub use multiply::{SpmvJob, SpmvReport, multiply};
+pub(crate) use pass::Passes;
 pub use ranks::{RanksIteration, RanksJob, RanksReport, ranks};
 pub use search::Level;
+pub(crate) use sums::Sums;
 
 use crate::NumberType;
 

@@ -1,11 +1,14 @@
-//! Races over a matrix: any work on the cores, products on the cores or a GPU.
+//! Races over a matrix: any work on the cores, products and levels on the cores or a GPU.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI32;
 
 use headrace_flow::{HostConsumer, Race, RaceOptions, RaceReport};
+use headrace_io::MemoryBudget;
 
 use super::csr::Csr;
 use super::device::OnDevice;
+use super::device_search::Found;
 use super::faults::Faults;
 use super::plan::{Feed, Piece, Plan};
 use super::product::Multiplier;
@@ -66,6 +69,11 @@ impl<'a> Passes<'a> {
         let open = |device| OnDevice::new(device, room, (&csr, &plan), slots, repeats);
         let device = room.device.as_ref().map(open).transpose()?;
         Ok(Passes { csr, plan, room, options, race_options, device })
+    }
+
+    /// The memory that everything is reserved in.
+    pub fn memory(&self) -> &'a Arc<MemoryBudget> {
+        &self.room.memory
     }
 
     /// All chunks.
@@ -142,6 +150,40 @@ impl<'a> Passes<'a> {
     /// Of the device.
     pub fn end_ranks(&mut self, ranks: &mut [f64]) -> Result<()> {
         self.device.as_mut().map_or(Ok(()), |device| device.end_ranks(ranks))
+    }
+
+    /// Has a search for levels lie on the device; whether there is one.
+    ///
+    /// # Errors
+    /// Of the device and its memory.
+    pub fn begin_search(&mut self, source: usize) -> Result<bool> {
+        match &mut self.device {
+            Some(device) => device.begin_search((&self.csr, &self.plan), source).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// A level on the device, in some chunks.
+    ///
+    /// # Errors
+    /// As [`multiply`](Self::multiply).
+    pub fn search(&mut self, chunks: Vec<usize>, level: u64) -> Result<(RaceReport, Found)> {
+        let (faults, race) = (Faults::default(), self.race(chunks.clone()));
+        let Some(device) = &mut self.device else { return Ok(Default::default()) };
+        let matrix = (&self.csr, &*self.plan);
+        let found = device.search((&race, &chunks), matrix, level, &faults)?;
+        match faults.found(&self.csr) {
+            Some(error) => Err(error),
+            None => Ok(found),
+        }
+    }
+
+    /// Brings the levels back that lie on the device.
+    ///
+    /// # Errors
+    /// Of the device.
+    pub fn end_search(&mut self, levels: &mut [AtomicI32]) -> Result<()> {
+        self.device.as_mut().map_or(Ok(()), |device| device.end_search(levels))
     }
 
     fn race(&self, chunks: Vec<usize>) -> Race<Piece> {

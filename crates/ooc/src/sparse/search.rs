@@ -1,11 +1,12 @@
-//! The search for the next level, on the cores.
+//! The search for the next level: on the cores, or where there is a device for it, there.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use headrace_flow::{BoxError, FedChunk, HostConsumer, RaceReport, Verdict};
 use headrace_io::write::WriteAt;
-use headrace_io::{MemoryUse, Reservation};
+use headrace_io::{MemoryBudget, MemoryUse, Reservation};
 use serde::Serialize;
 
 use super::chunk::{Checked, Chunk, Fault, Word};
@@ -28,7 +29,7 @@ const BLOCK: usize = 1 << 17;
 pub struct Level {
     /// Its vertices.
     pub vertices: u64,
-    /// Edges that were looked at to find them; how many depends on where chunks cut long rows.
+    /// Edges that were looked at to find them; how many depends on where chunks cut long rows, and on the processor.
     pub edges: u64,
     /// Time of the search for them.
     pub wall_ns: u64,
@@ -65,27 +66,40 @@ impl Bits {
 
 /// What is known of the vertices.
 pub(super) struct State {
-    levels: Vec<AtomicI32>,
+    pub levels: Vec<AtomicI32>,
     /// The level before, and the next one.
     frontier: Bits,
     next: Bits,
     /// Chunks whose rows all have a level, or no entries.
-    is_done: Vec<AtomicBool>,
+    pub is_done: Vec<AtomicBool>,
     edges: AtomicU64,
+    /// Whether levels and frontiers lie on a device.
+    is_on_device: bool,
     _memory: Reservation,
 }
 
 impl State {
-    pub fn new(room: &Room, passes: &Passes<'_>, source: usize) -> Result<State> {
-        let (vertices, chunks) = (passes.csr.rows, passes.plan.chunks());
+    pub fn new(room: &Room, passes: &mut Passes<'_>, source: usize) -> Result<State> {
+        let sizes = (passes.csr.rows, passes.plan.chunks());
+        let mut state = State::of_vertices(&room.memory, sizes, source)?;
+        state.is_on_device = passes.begin_search(source)?;
+        Ok(state)
+    }
+
+    pub fn of_vertices(
+        memory: &Arc<MemoryBudget>,
+        (vertices, chunks): (usize, usize),
+        source: usize,
+    ) -> Result<State> {
         let bytes = vertices as u64 * 4 + vertices as u64 / 4 + 16 + chunks as u64;
-        let reserved = room.memory.reserve(MemoryUse::Pipelines, bytes)?;
+        let reserved = memory.reserve(MemoryUse::Pipelines, bytes)?;
         let state = State {
             levels: (0..vertices).map(|_| AtomicI32::new(UNREACHED)).collect(),
             frontier: Bits::none(vertices),
             next: Bits::none(vertices),
             is_done: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
             edges: AtomicU64::new(0),
+            is_on_device: false,
             _memory: reserved,
         };
         state.levels[source].store(0, Relaxed);
@@ -94,18 +108,56 @@ impl State {
     }
 
     /// Finds a level, and makes it the frontier.
-    pub fn next(&mut self, passes: &Passes<'_>, level: i32) -> Result<(Level, RaceReport)> {
+    pub fn next(&mut self, passes: &mut Passes<'_>, level: i32) -> Result<(Level, RaceReport)> {
         let start = Instant::now();
         let is_open = |chunk: &usize| !self.is_done[*chunk].load(Relaxed);
-        let chunks = passes.all().into_iter().filter(is_open).collect();
+        let chunks: Vec<usize> = passes.all().into_iter().filter(is_open).collect();
+        let (race, vertices, edges) = match self.is_on_device {
+            true => self.next_on_device(passes, chunks, level)?,
+            false => self.next_on_cores(passes, chunks, level)?,
+        };
+        let (wall_ns, bytes) = (start.elapsed().as_nanos() as u64, race.bytes_by_path.total());
+        Ok((Level { vertices, edges, wall_ns, bytes }, race))
+    }
+
+    fn next_on_cores(
+        &mut self,
+        passes: &Passes<'_>,
+        chunks: Vec<usize>,
+        level: i32,
+    ) -> Result<(RaceReport, u64, u64)> {
         let faults = Faults::default();
         let searcher = || Searcher::new(&passes.csr, self, level, &faults);
         let (_, race) = passes.run(chunks, &faults, searcher)?;
-        let (vertices, edges) = (self.next.count(), std::mem::take(self.edges.get_mut()));
+        let (vertices, edges) = self.advance();
+        Ok((race, vertices, edges))
+    }
+
+    /// What was found is the frontier: how many vertices, by how many edges.
+    pub fn advance(&mut self) -> (u64, u64) {
+        let found = (self.next.count(), std::mem::take(self.edges.get_mut()));
         std::mem::swap(&mut self.frontier, &mut self.next);
         self.next.clear();
-        let (wall_ns, bytes) = (start.elapsed().as_nanos() as u64, race.bytes_by_path.total());
-        Ok((Level { vertices, edges, wall_ns, bytes }, race))
+        found
+    }
+
+    fn next_on_device(
+        &mut self,
+        passes: &mut Passes<'_>,
+        chunks: Vec<usize>,
+        level: i32,
+    ) -> Result<(RaceReport, u64, u64)> {
+        let (race, found) = passes.search(chunks, level as u64)?;
+        for (is_done, open) in self.is_done.iter_mut().zip(&found.open) {
+            // One that was not asked is done already.
+            *is_done.get_mut() = *open == 0;
+        }
+        Ok((race, found.vertices, found.edges))
+    }
+
+    /// Has the levels here, behind the last one.
+    pub fn end(&mut self, passes: &mut Passes<'_>) -> Result<()> {
+        passes.end_search(&mut self.levels)
     }
 
     pub fn write(&self, sink: &dyn WriteAt, header: &[u8]) -> Result<()> {
@@ -141,7 +193,7 @@ impl State {
 type Kernel = fn(Piece, &[&[u8]], &Search<'_>) -> Checked<()>;
 
 /// Searches chunks on a thread.
-struct Searcher<'a> {
+pub(super) struct Searcher<'a> {
     kernel: Kernel,
     search: Search<'a>,
     faults: &'a Faults,
@@ -155,7 +207,7 @@ struct Search<'a> {
 }
 
 impl<'a> Searcher<'a> {
-    fn new(csr: &Csr, state: &'a State, level: i32, faults: &'a Faults) -> Searcher<'a> {
+    pub fn new(csr: &Csr, state: &'a State, level: i32, faults: &'a Faults) -> Searcher<'a> {
         let kernel: Kernel = match (csr.indptr.number.bytes(), csr.indices.number.bytes()) {
             (4, 4) => search::<[u8; 4], [u8; 4]>,
             (4, _) => search::<[u8; 4], [u8; 8]>,

@@ -114,7 +114,13 @@ impl Sums {
 
     /// y, after that.
     pub fn into_values(self) -> Vec<f64> {
-        self.y.0.into_iter().map(|value| f64::from_bits(value.into_inner())).collect()
+        self.into_parts().0
+    }
+
+    /// y, and the memory that is reserved for it and what is gone.
+    pub fn into_parts(self) -> (Vec<f64>, Reservation) {
+        let values = self.y.0.into_iter().map(|value| f64::from_bits(value.into_inner()));
+        (values.collect(), self._memory)
     }
 }
 

@@ -5,7 +5,8 @@
 
 use headrace_flow::AccessPath;
 use headrace_gpu::{Compiler, Source};
-use headrace_ooc::sparse::{LevelsJob, RanksJob, kernels, levels, multiply, ranks};
+use headrace_ooc::eigen::{AnyMatrix, EigenJob, eigen};
+use headrace_ooc::sparse::{LevelsJob, LevelsReport, RanksJob, kernels, levels, multiply, ranks};
 use headrace_ooc::{NumberType, Options, Processor};
 use tempfile::TempDir;
 
@@ -116,13 +117,78 @@ fn gpu_ranks_have_the_bits_of_the_cores_and_what_fits_stays() {
 }
 
 #[test]
-fn levels_are_refused_a_gpu() {
+#[ignore = "needs a GPU"]
+fn gpu_eigenpairs_have_the_bits_of_the_cores() {
+    let mut matrix = Sparse::random(3, &vec![9; 30_000], 30_000, GRAPH);
+    // Everybody with the next ones, and all with the first.
+    matrix.indices.iter_mut().enumerate().for_each(|(at, column)| {
+        let (row, place) = (at as u64 / 9, at as u64 % 9);
+        *column = (row + 30_000 + place - 4) % 30_000;
+    });
+    let folder = TempDir::new().unwrap();
+    let job = EigenJob {
+        matrix: AnyMatrix::Sparse(matrix.write(folder.path())),
+        pairs: 5,
+        vectors: Some(folder.path().join("vectors")),
+        values: None,
+        tolerance: 0.0,
+        iterations: 12,
+        seed: 1,
+        result: None,
+    };
+    let wanted = eigen(&job, &cores(2)).unwrap();
+    let bytes = std::fs::read(folder.path().join("vectors")).unwrap();
+    for options in [gpu(), Options { chunk_bytes: Some(1 << 18), slots: Some(2), ..gpu() }] {
+        let report = eigen(&job, &options).unwrap();
+        assert_eq!(report.eigenvalues, wanted.eigenvalues);
+        assert!(std::fs::read(folder.path().join("vectors")).unwrap() == bytes);
+        let last = &report.report.passes.last().unwrap().race.bytes_by_path;
+        assert_eq!(last.resident_device, last.total());
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_levels_are_those_of_the_cores_streamed_and_kept() {
+    let vertices = lengths().len();
+    let mut matrix = Sparse::random(3, &lengths(), vertices, NARROW);
+    // Few are pointed at by others than their neighbours: many levels.
+    for (row, ends) in matrix.indptr.windows(2).enumerate().filter(|(row, _)| row % 11 != 0) {
+        for at in ends[0]..ends[1] {
+            matrix.indices[at as usize] = (row as u64 + at % 3).min(vertices as u64 - 1);
+        }
+    }
+    let folder = TempDir::new().unwrap();
+    let graph = matrix.write(folder.path());
+    let output = folder.path().join("levels");
+    for source in [0, 110, vertices as u64 - 1] {
+        let job = LevelsJob { graph: graph.clone(), source, output: output.clone() };
+        let wanted = levels(&job, &cores(2)).unwrap();
+        let bytes = std::fs::read(&output).unwrap();
+        let limited = Options { device_limit_bytes: Some(68 << 20), slots: Some(2), ..gpu() };
+        for options in [gpu(), Options { chunk_bytes: Some(1 << 18), ..limited }] {
+            let found = levels(&job, &options).unwrap();
+            assert!(std::fs::read(&output).unwrap() == bytes, "from {source}");
+            let counts = |report: &LevelsReport| -> Vec<u64> {
+                report.levels.iter().map(|level| level.vertices).collect()
+            };
+            assert_eq!(counts(&found), counts(&wanted));
+            assert_eq!(found.reached_edges, wanted.reached_edges);
+        }
+    }
+    let mut wrong = matrix.clone();
+    wrong.indices[700_000] = vertices as u64;
+    let job = LevelsJob { graph: wrong.write(folder.path()), source: 0, output };
+    let told = levels(&job, &gpu()).unwrap_err().to_string();
+    assert!(told.contains("entry 700000 is in column"), "{told}");
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_no_reason_to_run_elsewhere() {
     let folder = TempDir::new().unwrap();
     let graph = Sparse::random(1, &[1, 2, 3], 3, GRAPH).write(folder.path());
     let job = LevelsJob { graph, source: 0, output: folder.path().join("levels") };
-    let error = levels(&job, &gpu()).unwrap_err().to_string();
-    assert!(error.contains("searched on the cores"), "{error}");
-    // One that is not there is no reason to run elsewhere.
+    assert!(levels(&job, &Options { device: 77, ..gpu() }).is_err());
     let matrix = Sparse::random(1, &[1, 2, 3], 3, GRAPH);
     let case = Case::new(&matrix, &numbers(1, 3), 1);
     assert!(multiply(&case.job, &Options { device: 77, ..gpu() }).is_err());

@@ -1,7 +1,8 @@
-//! Sparse products, ranks and levels against plain loops: shapes, formats, faults, generated graphs, and the same bits
+//! Sparse products, ranks, levels and eigenpairs against plain loops: shapes, formats, faults, generated graphs, and the same bits
 //! whoever computes them. `speed_` tests are for a machine that is quiet.
 #![allow(clippy::unwrap_used)]
 
+mod eigen;
 mod faults;
 mod generated;
 mod gpu;

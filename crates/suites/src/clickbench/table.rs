@@ -15,7 +15,7 @@ use super::{
 use crate::{
     SuiteError,
     columns::{TextBuilder, code8, code8_field},
-    suite::check_scale,
+    error::check_scale,
     write::{TableGenerator, piece_of},
 };
 

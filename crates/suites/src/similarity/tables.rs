@@ -11,8 +11,8 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
 
 use crate::{
     SuiteError,
+    error::check_scale,
     random::{Purpose, Stream},
-    suite::check_scale,
     write::{TableGenerator, piece_of},
 };
 

@@ -1,6 +1,6 @@
 //! Table sizes by scale factor.
 
-use crate::{SuiteError, suite::check_scale};
+use crate::{SuiteError, error::check_scale};
 
 const ORDERS_PER_SCALE: f64 = 1_500_000.0;
 const CUSTOMERS_PER_SCALE: f64 = 30_000.0;

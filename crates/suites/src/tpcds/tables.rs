@@ -13,7 +13,7 @@ use tpcdsgen_arrow::{
     WarehouseArrow, WebPageArrow, WebReturnsArrow, WebSalesArrow, WebSiteArrow,
 };
 
-use crate::{SuiteError, columns, suite::check_scale, write::TableGenerator};
+use crate::{SuiteError, columns, error::check_scale, write::TableGenerator};
 
 /// Rows of a piece.
 const ROWS_PER_PIECE: u64 = 1 << 15;

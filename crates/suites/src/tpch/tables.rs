@@ -15,7 +15,7 @@ use tpchgen_arrow::{
 };
 
 use crate::{
-    Suite, SuiteError, columns, line_count::RowIndex, suite::check_scale, write::TableGenerator,
+    Suite, SuiteError, columns, error::check_scale, line_count::RowIndex, write::TableGenerator,
 };
 
 /// Rows of a piece; a piece of lineitem, whose rows are found by their orders, and of partsupp,

@@ -10,13 +10,16 @@ constexpr u32 BLOCK = 128;
 constexpr u32 TILE = 512, LANES = 8;
 constexpr u64 NONE = ~0ull;
 
-struct Params {
-    // Where the chunk's arrays lie.
+// A chunk: where its arrays lie.
+struct Chunk {
     u64 starts, indices, values;
     // Its first row; how many starts of rows it has; its entries, counted through the file.
     u64 first_row, rows, from, to;
     // Columns are below this.
     u64 index_end;
+};
+
+struct Params : Chunk {
     const double* x;
     u64 x_length, vectors;
     double* y;
@@ -28,7 +31,7 @@ struct Params {
     u64* faults;
 };
 
-__device__ u64 start_of(const Params& p, u64 row) {
+__device__ u64 start_of(const Chunk& p, u64 row) {
 #if START_BITS == 32
     return ((const u32*)p.starts)[row];
 #else
@@ -36,7 +39,7 @@ __device__ u64 start_of(const Params& p, u64 row) {
 #endif
 }
 
-__device__ u64 index_of(const Params& p, u64 at) {
+__device__ u64 index_of(const Chunk& p, u64 at) {
 #if INDEX_BITS == 32
     return __ldcs((const u32*)p.indices + at);
 #else
@@ -44,7 +47,7 @@ __device__ u64 index_of(const Params& p, u64 at) {
 #endif
 }
 
-__device__ double term_of(const Params& p, u64 at, double factor) {
+__device__ double term_of(const Chunk& p, u64 at, double factor) {
 #if VALUE_BITS == 32
     return __dmul_rn(__ldcs((const float*)p.values + at), factor);
 #elif VALUE_BITS == 64
@@ -55,7 +58,7 @@ __device__ double term_of(const Params& p, u64 at, double factor) {
 }
 
 // How many rows begin before an entry.
-__device__ u64 rows_before(const Params& p, u64 entry) {
+__device__ u64 rows_before(const Chunk& p, u64 entry) {
     u64 low = 0, high = p.rows;
     while (low < high) {
         const u64 middle = (low + high) / 2;
@@ -68,7 +71,7 @@ __device__ u64 rows_before(const Params& p, u64 entry) {
     return low;
 }
 
-// Whether rows follow each other between the chunk's ends; one a thread. Runs before `multiply`.
+// Whether rows follow each other between the chunk's ends; one a thread. Runs before the kernels of tiles.
 extern "C" __global__ void __launch_bounds__(BLOCK) check(const __grid_constant__ Params p) {
     const u64 row = (u64)blockIdx.x * BLOCK + threadIdx.x;
     if (row >= p.rows) return;
