@@ -271,9 +271,17 @@ impl CpuWorker {
                     settle(sink, memory, bound, options, emit)
                 };
                 let (sink, left) = (&mut self.sink, &mut self.left[..]);
-                Runner { bound, sink, options, left, between: &mut between, is_over: false }
-                    .portion(&source, &scan, portion)?;
-                if between(&mut self.sink)? == Verdict::Enough {
+                let between_portions = &mut between;
+                let mut runner = Runner {
+                    bound,
+                    sink,
+                    options,
+                    left,
+                    between: between_portions,
+                    is_over: false,
+                };
+                runner.portion(&source, &scan, portion)?;
+                if runner.is_over || between(&mut self.sink)? == Verdict::Enough {
                     return Ok(Verdict::Enough);
                 }
             }
