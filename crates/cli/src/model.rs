@@ -308,16 +308,18 @@ fn known() -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "GB/s with GB = 10^9 bytes; d: data sheet, s: standard, m: measured, r: rule of thumb"
+        "GB/s with GB = 10^9 bytes; k IOPS: thousands of random reads of 4 KiB a second; d: data sheet, s: standard, \
+         m: measured, r: rule of thumb"
     );
-    let _ = writeln!(out, "\n{:<28} {:>8} {:>8}", "storage", "read", "write");
+    let _ = writeln!(out, "\n{:<28} {:>8} {:>8} {:>8}", "storage", "read", "write", "k IOPS");
     for ssd in known_ssds() {
         let _ = writeln!(
             out,
-            "{:<28} {:>8.1} {:>8.1} {}",
+            "{:<28} {:>8.1} {:>8.1} {:>8.0} {}",
             ssd.name,
             ssd.read_gb_per_s,
             ssd.write_gb_per_s,
+            ssd.random_read_kiops,
             mark(ssd.source)
         );
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 use headrace_format::arrow::{ArrowWriter, WriterOptions};
 use headrace_io::write::hidden::Hidden;
 use pgrx::pg_sys::{
@@ -50,6 +50,8 @@ struct Target {
     place: usize,
     name: String,
     type_oid: Oid,
+    /// The type of Arrow that its values are first.
+    comes_as: DataType,
 }
 
 struct NewFile {
@@ -137,11 +139,11 @@ impl Insert {
         let folder = folder(&table)?;
         let (fields, targets) = columns(&table)?;
         let as_they_come =
-            targets.iter().map(|(target, read_as)| Field::new(&target.name, read_as.clone(), true));
+            targets.iter().map(|target| Field::new(&target.name, target.comes_as.clone(), true));
         let rows = Rows::new(&Schema::new(as_they_come.collect::<Vec<_>>()))?;
         Ok(Self {
             folder,
-            columns: targets.into_iter().map(|(target, _)| target).collect(),
+            columns: targets,
             schema: Arc::new(Schema::new(fields)),
             rows,
             file: None,
@@ -202,9 +204,7 @@ fn folder(table: &ForeignTable) -> Result<PathBuf, WhyNot> {
 }
 
 /// Fields of a new file, which has the columns of the files that are there, and what each is as it comes.
-unsafe fn columns(
-    table: &ForeignTable,
-) -> Result<(Vec<Field>, Vec<(Target, arrow_schema::DataType)>), WhyNot> {
+unsafe fn columns(table: &ForeignTable) -> Result<(Vec<Field>, Vec<Target>), WhyNot> {
     let found = table.find()?;
     let refused =
         |cause: String| WhyNot(format!("foreign table \"{}\" takes no rows: {cause}", table.name));
@@ -228,7 +228,7 @@ unsafe fn columns(
         fields.push(of_file.with_nullable(true));
         let place = usize::try_from(column.number - 1).unwrap_or(0);
         let (name, type_oid) = (column.name.clone(), column.type_oid);
-        targets.push((Target { place, name, type_oid }, read_as));
+        targets.push(Target { place, name, type_oid, comes_as: read_as });
     }
     if let Some(arrow) = &there {
         let is_declared = |name: &str| table.columns.iter().any(|column| column.name == name);
