@@ -17,7 +17,7 @@ const CIRCLES: &[(&str, usize, usize)] = &[
     ("engine", 2, 8),
     ("gpu", 1, 2),
     ("io", 1, 11),
-    ("postgres", 2, 36),
+    ("postgres", 3, 32),
     ("runner", 1, 11),
     ("suites", 1, 5),
 ];

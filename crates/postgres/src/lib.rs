@@ -26,7 +26,7 @@
 //!   It runs pipelines on threads of its own, or hands them to the one process that owns the GPUs
 //!   (`headrace_service`), which then asks it for what only a backend knows.
 //! - [`blocks`]: which blocks may be read beside the server, and how that is proven.
-//! - [`foreign`]: Arrow files as foreign tables, which INSERT adds to and a GPU may keep.
+//! - [`foreign`]: Arrow files as foreign tables, which INSERT adds to. [`residence`]: those that a GPU keeps.
 //! - [`cuda_language`]: functions in CUDA, which the service compiles into its kernels.
 //! - [`version`]: everything that differs between PostgreSQL's major versions.
 //!
@@ -42,6 +42,7 @@
 //! DataFusion, tokio, CUDA (a backend never makes a context), the other doors.
 
 mod blocks;
+mod cuda_function;
 mod cuda_language;
 mod datum;
 mod devices;
@@ -53,6 +54,7 @@ mod nodes;
 mod plan;
 mod planner;
 mod preload;
+mod residence;
 mod settings;
 mod stat;
 mod translate;
@@ -70,7 +72,7 @@ pub extern "C-unwind" fn _PG_init() {
     unsafe {
         executor::register();
         planner::install();
-        foreign::install();
+        residence::install();
         explain::install();
     }
 }

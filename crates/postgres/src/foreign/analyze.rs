@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use pgrx::PgMemoryContexts;
 use pgrx::pg_sys::{self, HeapTuple, Relation};
 
+use super::failure::or_fail;
+use super::plan;
 use super::pushed::Batches;
 use super::scan::{Ran, Reader};
 use super::table::ForeignTable;
-use super::{or_fail, plan};
 use crate::nodes::WhyNot;
 
 /// Record batches that are looked at, at most.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use headrace_format::arrow::is_table_file;
 use pgrx::pg_sys::{self, ImportForeignSchemaStmt, List, Oid};
 
-use super::{files, options, or_fail, types};
+use super::failure::or_fail;
+use super::{files, options, types};
 use crate::nodes::{self, WhyNot, why_not};
 
 #[pgrx::pg_guard]

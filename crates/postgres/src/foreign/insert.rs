@@ -16,8 +16,9 @@ use pgrx::pg_sys::{
     ResultRelInfo, TupleTableSlot,
 };
 
+use super::failure::or_fail;
 use super::table::{self, ForeignTable, Origin};
-use super::{options, or_fail, pending, types};
+use super::{options, pending, types};
 use crate::datum::Rows;
 use crate::nodes::{WhyNot, why_not};
 

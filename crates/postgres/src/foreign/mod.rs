@@ -13,6 +13,7 @@
 //! names the file and the column: never a crash, and never rows that are not there.
 
 mod analyze;
+mod failure;
 mod files;
 mod import;
 mod insert;
@@ -21,21 +22,17 @@ mod partitions;
 mod pending;
 mod plan;
 mod pushed;
-mod residence;
 mod scan;
 mod streamed;
 mod table;
 mod types;
 
-use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::Internal;
 use pgrx::pg_sys::{self, FdwRoutine, NodeTag};
-use pgrx::{Internal, PgLogLevel, PgSqlErrorCode};
-
-use crate::nodes::WhyNot;
 
 pub use plan::read_cost;
-pub use residence::install;
-pub use streamed::{Opened, Streamed, is_ours, opened};
+pub use streamed::{Opened, Streamed, is_on_gpu, is_ours, opened};
+pub use table::service_name;
 
 /// What the server calls.
 ///
@@ -67,16 +64,4 @@ fn fdw_handler() -> Internal {
         routine
     };
     Internal::from(Some(pg_sys::Datum::from(routine)))
-}
-
-/// Ends the query with what is wrong with a table's files.
-fn fail(WhyNot(cause): WhyNot) -> ! {
-    let code = PgSqlErrorCode::ERRCODE_FDW_ERROR;
-    ErrorReport::new(code, cause, "headrace").report(PgLogLevel::ERROR);
-    unreachable!("an error unwinds")
-}
-
-/// A value, or the end of the query.
-fn or_fail<T>(result: Result<T, WhyNot>) -> T {
-    result.unwrap_or_else(|why| fail(why))
 }

@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 use headrace_io::write::hidden::Hidden;
 use pgrx::pg_sys::{self, SubXactEvent, XactEvent};
 
-use super::fail;
+use super::failure::fail;
 use crate::nodes::WhyNot;
 
 /// A whole file that waits for the commit.

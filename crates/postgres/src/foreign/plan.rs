@@ -5,11 +5,12 @@ use std::ptr::null_mut;
 use pgrx::pg_sys::{self, List, Node, Oid, PlannerInfo, RelOptInfo};
 use serde::{Deserialize, Serialize};
 
+use super::failure::or_fail;
 use super::files::Found;
+use super::partitions;
 use super::pushed::Pushed;
 use super::streamed::Streamed;
 use super::table::{self, ForeignTable};
-use super::{or_fail, partitions};
 use crate::nodes::{self, WhyNot, items};
 use crate::version;
 

@@ -10,11 +10,12 @@ use pgrx::pg_sys::{
     self, Datum, ExplainState, ForeignScan, ForeignScanState, List, TupleTableSlot,
 };
 
+use super::failure::or_fail;
 use super::files::{self, Found};
 use super::plan::ScanPlan;
 use super::pushed::Batches;
 use super::table::{self, Column, ForeignTable, Origin};
-use super::{or_fail, partitions, types};
+use super::{partitions, types};
 use crate::datum::datum;
 use crate::executor::values;
 use crate::explain::{files_read, show, show_float, show_number, steps};

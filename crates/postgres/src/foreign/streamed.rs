@@ -9,17 +9,36 @@ use headrace_runner::StreamTable;
 use pgrx::pg_sys::{self, EState, ExprContext, List, Node, Oid, RelOptInfo};
 
 use super::files::{self, Found};
+use super::options::Options;
 use super::table::{self, Column, ForeignTable, Origin};
-use super::{partitions, plan, residence};
+use super::{partitions, plan};
 use crate::nodes::{WhyNot, why_not};
 use crate::translate::ir_type;
 
 /// Whether a relation is a foreign table of this wrapper.
 pub unsafe fn is_ours(relation: *mut RelOptInfo) -> bool {
-    let routine = (*relation).fdwroutine.as_ref();
+    (*relation).fdwroutine.as_ref().is_some_and(is_own)
+}
+
+fn is_own(routine: &pg_sys::FdwRoutine) -> bool {
     let own: pg_sys::GetForeignRelSize_function = Some(plan::rel_size);
     let address = |function: pg_sys::GetForeignRelSize_function| function.map(|f| f as usize);
-    routine.is_some_and(|routine| address(routine.GetForeignRelSize) == address(own))
+    address(routine.GetForeignRelSize) == address(own)
+}
+
+/// Whether it is one of our foreign tables, and a GPU keeps it, as the catalog said before this command.
+pub unsafe fn is_on_gpu(relation: Oid) -> bool {
+    if pg_sys::get_rel_relkind(relation) as u8 != pg_sys::RELKIND_FOREIGN_TABLE {
+        return false;
+    }
+    let server = pg_sys::GetForeignServer(pg_sys::GetForeignServerIdByRelId(relation));
+    let handler = (*pg_sys::GetForeignDataWrapper((*server).fdwid)).fdwhandler;
+    // One without a handler is an error to those who ask for its functions.
+    if handler == Oid::INVALID {
+        return false;
+    }
+    is_own(&*pg_sys::GetFdwRoutine(handler))
+        && Options::of(relation).is_ok_and(|options| options.is_on_gpu)
 }
 
 /// A foreign table as the planner sees it.
@@ -136,7 +155,7 @@ pub unsafe fn opened(
     program.answer.source.ordinals = ordinals;
     Ok(Opened {
         table: StreamTable::new(&program.answer.source.table, arrow),
-        name: residence::name_of(relation)?,
+        name: table::service_name(relation)?,
         is_on_gpu: table.options.is_on_gpu,
         program,
         bytes: found.iter().map(plan::size_of_file).sum(),

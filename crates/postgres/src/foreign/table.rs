@@ -127,3 +127,14 @@ pub fn open(found: &[Found]) -> Result<Option<Arc<ArrowTable>>, WhyNot> {
         false => files::open(found).map(Some),
     }
 }
+
+/// How the service of all databases knows a table.
+pub unsafe fn service_name(relation: Oid) -> Result<String, WhyNot> {
+    let name = nodes::owned(pg_sys::get_rel_name(relation));
+    if name.is_empty() {
+        return why_not("a table that is dropped");
+    }
+    let database = nodes::owned(pg_sys::get_database_name(pg_sys::MyDatabaseId));
+    let schema = nodes::owned(pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation)));
+    Ok(format!("{database}.{schema}.{name}"))
+}

@@ -7,7 +7,7 @@ use super::expr::{Translated, Translator, operands, widened};
 use super::number::remainder;
 use super::shown::Shown;
 use super::types::ir_type;
-use crate::cuda_language;
+use crate::cuda_function;
 use crate::nodes::{WhyNot, why_not};
 
 impl Translator {
@@ -123,7 +123,7 @@ impl Translator {
         if let Ok(parameter) = self.parameter(node) {
             return Ok(parameter);
         }
-        if let Some(function) = cuda_language::called(function) {
+        if let Some(function) = cuda_function::called(function) {
             return self.cuda_call(function?, arguments);
         }
         let function = function.to_u32();
@@ -143,7 +143,7 @@ impl Translator {
         let arguments = arguments.iter().map(|argument| self.expr(*argument));
         let arguments = arguments.collect::<Result<Vec<_>, _>>()?;
         let types: Vec<DataType> = arguments.iter().map(Expr::data_type).collect();
-        match cuda_language::takes(&function, &types) {
+        match cuda_function::takes(&function, &types) {
             true => Ok(Expr::Cuda { function: Box::new(function), arguments, twin: None }),
             false => why_not(format!("{function}() of other types than it takes")),
         }

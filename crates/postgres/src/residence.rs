@@ -14,11 +14,9 @@ use headrace_flow::CancelToken;
 use headrace_service::client::Connection;
 use pgrx::pg_sys::{self, ObjectAccessType, Oid, XactEvent};
 
-use super::options::Options;
-use super::scan;
 use crate::executor::service::DATA;
 use crate::executor::without_signals;
-use crate::nodes::{self, WhyNot, why_not};
+use crate::foreign::{is_on_gpu, service_name};
 
 /// How long a service may take that is told to let tables go: the transaction has committed, and its session waits.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -47,17 +45,6 @@ pub unsafe fn install() {
     pg_sys::object_access_hook = Some(on_access);
 }
 
-/// How the service of all databases knows a table.
-pub unsafe fn name_of(relation: Oid) -> Result<String, WhyNot> {
-    let name = nodes::owned(pg_sys::get_rel_name(relation));
-    if name.is_empty() {
-        return why_not("a table that is dropped");
-    }
-    let database = nodes::owned(pg_sys::get_database_name(pg_sys::MyDatabaseId));
-    let schema = nodes::owned(pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation)));
-    Ok(format!("{database}.{schema}.{name}"))
-}
-
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_access(
     access: ObjectAccessType::Type,
@@ -77,25 +64,8 @@ unsafe extern "C-unwind" fn on_access(
     }
 }
 
-/// Whether it is one of our foreign tables, and a GPU keeps it, as the catalog said before this command.
-unsafe fn is_on_gpu(relation: Oid) -> bool {
-    if pg_sys::get_rel_relkind(relation) as u8 != pg_sys::RELKIND_FOREIGN_TABLE {
-        return false;
-    }
-    let server = pg_sys::GetForeignServer(pg_sys::GetForeignServerIdByRelId(relation));
-    let handler = (*pg_sys::GetForeignDataWrapper((*server).fdwid)).fdwhandler;
-    // One without a handler is an error to those who ask for its functions.
-    if handler == Oid::INVALID {
-        return false;
-    }
-    let own: pg_sys::BeginForeignScan_function = Some(scan::begin);
-    let address = |function: pg_sys::BeginForeignScan_function| function.map(|f| f as usize);
-    address((*pg_sys::GetFdwRoutine(handler)).BeginForeignScan) == address(own)
-        && Options::of(relation).is_ok_and(|options| options.is_on_gpu)
-}
-
 unsafe fn touched(relation: Oid) {
-    let Ok(name) = name_of(relation) else { return };
+    let Ok(name) = service_name(relation) else { return };
     if !IS_REGISTERED.replace(true) {
         pg_sys::RegisterXactCallback(Some(on_transaction), null_mut());
     }
@@ -109,7 +79,7 @@ unsafe extern "C-unwind" fn on_transaction(event: XactEvent::Type, _argument: *m
         XactEvent::XACT_EVENT_PRE_COMMIT => {
             let mut released = Vec::new();
             for Touched { relation, name } in TOUCHED.take() {
-                if !(is_on_gpu(relation) && name_of(relation).is_ok_and(|now| now == name)) {
+                if !(is_on_gpu(relation) && service_name(relation).is_ok_and(|now| now == name)) {
                     released.push(name);
                 }
             }
