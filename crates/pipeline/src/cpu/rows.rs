@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, RecordBatch};
 use headrace_columns::ColumnError;
 use headrace_columns::column::{Column, output_batch};
+use headrace_columns::repr::Repr;
 use headrace_columns::vector::{Data, Vector};
 use headrace_ir::Field;
 
@@ -41,18 +42,36 @@ pub fn vectors<'a>(
     outputs.iter().map(|(_, expr)| eval(context, expr)).collect()
 }
 
-/// Of these rows so many are about a batch: not all of long texts. One at least.
-pub fn batch_rows(vectors: &[Rc<Vector<'_>>], rows: usize) -> usize {
-    let bytes = |vector: &Rc<Vector<'_>>| match &vector.data {
-        Data::Str(texts) => {
-            let times = if vector.constant { rows } else { 1 };
-            times * texts.iter().map(|text| text.len()).sum::<usize>()
-        }
-        _ => 0,
+/// Of these rows so many are about a batch: not all of long texts, codes of which become texts, too. One at least.
+pub fn batch_rows(
+    outputs: &[(Field, BoundExpr)],
+    vectors: &[Rc<Vector<'_>>],
+    rows: usize,
+) -> usize {
+    let bytes = |((_, expr), vector): (&(Field, BoundExpr), &Rc<Vector<'_>>)| {
+        let times = if vector.constant { rows } else { 1 };
+        times * text_bytes(&expr.repr, &vector.data)
     };
-    let bytes = vectors.iter().map(bytes).sum::<usize>() as u64;
+    let bytes = outputs.iter().zip(vectors).map(bytes).sum::<usize>() as u64;
     let share = OUTPUT_BYTES as f64 / bytes.max(OUTPUT_BYTES) as f64;
     ((rows as f64 * share) as usize).max(1)
+}
+
+/// Bytes of texts, as they are put out.
+fn text_bytes(repr: &Repr, data: &Data<'_>) -> usize {
+    match (repr, data) {
+        (_, Data::Str(texts)) => texts.iter().map(|text| text.len()).sum(),
+        (Repr::Code(dictionary), Data::I32(codes)) => {
+            let texts = &dictionary.values;
+            // A code of NULL may be that of no text.
+            let bytes = |&code: &i32| {
+                let code = usize::try_from(code).ok().filter(|code| *code < texts.len());
+                code.map_or(0, |code| texts.value_length(code) as usize)
+            };
+            codes.iter().map(bytes).sum()
+        }
+        _ => 0,
+    }
 }
 
 /// Appends some of these rows.

@@ -120,10 +120,11 @@ impl SinkState {
         if let BoundSink::Rows { columns, limit } = sink {
             limit_rows(context, *limit, &options.emitted_rows);
             let (vectors, rows) = (rows::vectors(columns, context)?, context.rows());
-            let piece_rows = rows::batch_rows(&vectors, rows);
+            let piece_rows = rows::batch_rows(columns, &vectors, rows);
+            let is_divided = piece_rows < rows;
             for start in (0..rows).step_by(piece_rows) {
                 let piece = start..rows.min(start + piece_rows);
-                self.put_out(&vectors, piece, columns)?;
+                self.put_out(&vectors, piece, columns, is_divided)?;
                 if start + piece_rows < rows && between(self)? == Verdict::Enough {
                     return Ok(Verdict::Enough);
                 }
@@ -133,18 +134,19 @@ impl SinkState {
         self.fold(sink, context).map(|()| Verdict::Continue)
     }
 
-    /// Adds some of the rows that these vectors hold.
+    /// Adds some of the rows that these vectors hold. `is_batch`: they are a batch, with those before.
     fn put_out(
         &mut self,
         vectors: &[Rc<Vector<'_>>],
         piece: Range<usize>,
         outputs: &[(Field, BoundExpr)],
+        is_batch: bool,
     ) -> Result<(), ExecError> {
         let Self::Rows { columns, batches } = self else {
             return Err(ExecError::Internal("a worker of another sink".into()));
         };
         rows::push(columns, vectors, piece)?;
-        if is_full(columns) {
+        if is_batch || is_full(columns) {
             batches.push(cut_batch(columns, outputs)?);
         }
         Ok(())
