@@ -29,7 +29,12 @@ class Gpu:
         self.checks += 1
 
     def explain(self, query: str) -> str:
-        return "\n".join(row[0] for row in self.connection.query(f"explain (analyze, verbose, costs off) {query}")[-1].rows)
+        return "\n".join(row[0] for row in self.texts(f"explain (analyze, verbose, costs off) {query}"))
+
+    def texts(self, query: str) -> list[tuple]:
+        """Rows of texts."""
+        rows = self.connection.query(query)[-1].rows
+        return [tuple(value.decode() if isinstance(value, bytes) else value for value in row) for row in rows]
 
     def same(self, query: str, own: str | None = None) -> str:
         """The GPU's answer is PostgreSQL's; how it came. `own`: another query with the same answer."""
@@ -51,7 +56,7 @@ class Gpu:
             sys.exit(f"error: {query} did not fail: {pattern}")
 
     def kept(self) -> list:
-        return self.connection.query("select name, rows, stale is null from headrace.kept order by name")[-1].rows
+        return self.texts("select name, rows::text, stale is null from headrace.kept order by name")
 
     def kept_tables(self) -> None:
         folder = pathlib.Path(self.given.data) / "kept"
@@ -118,7 +123,7 @@ class Gpu:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--socket", required=True)
+    parser.add_argument("--socket", type=pathlib.Path, required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--rows", type=int, default=3_000_000)
     test = Gpu(parser.parse_args())
