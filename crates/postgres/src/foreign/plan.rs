@@ -165,16 +165,15 @@ unsafe fn private(
     relation: *mut RelOptInfo,
     table: Oid,
 ) -> Result<(*mut List, *mut List), WhyNot> {
-    if ForeignTable::of(table)?.find()?.is_empty() {
-        let plan = ScanPlan { wanted: wanted(relation), pushed: None };
+    let wanted = wanted(relation);
+    let Some(files) = Streamed::of(relation, table)? else {
+        let plan = ScanPlan { wanted, pushed: None };
         return Ok((plan.to_list(null_mut())?, null_mut()));
-    }
-    let files = Streamed::of(relation, table)?;
+    };
     let copies = |nodes: &[*mut Node]| {
         let copies = nodes.iter().map(|node| nodes::copy(*node));
         nodes::list(copies.collect::<Vec<_>>())
     };
-    let wanted = wanted(relation);
     let (pushed, parameters) = Pushed::of(root, relation, &files, &files.columns(&wanted));
     let pushed = (!pushed.is_empty()).then_some(pushed);
     let plan = ScanPlan { wanted, pushed };

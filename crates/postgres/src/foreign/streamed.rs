@@ -51,14 +51,13 @@ pub struct Streamed {
 }
 
 impl Streamed {
-    pub unsafe fn of(relation: *mut RelOptInfo, table: Oid) -> Result<Self, WhyNot> {
+    /// `None`: the table has no files yet.
+    pub unsafe fn of(relation: *mut RelOptInfo, table: Oid) -> Result<Option<Self>, WhyNot> {
         let table = ForeignTable::of(table)?;
         let found = table.find()?;
-        let Some(arrow) = table::open(&found)? else {
-            return why_not("the table has no files yet");
-        };
+        let Some(arrow) = table::open(&found)? else { return Ok(None) };
         let clauses = partitions::clauses(relation, &table.of_folders(&arrow, &found));
-        Ok(Self { table, arrow, found, clauses })
+        Ok(Some(Self { table, arrow, found, clauses }))
     }
 
     pub fn name(&self) -> &str {

@@ -73,7 +73,8 @@ pub unsafe fn choose(
             if !foreign::is_ours(relation) {
                 return refused("is a foreign table of another wrapper");
             }
-            let files = Some(foreign::Streamed::of(relation, table.relid)?);
+            let files = foreign::Streamed::of(relation, table.relid)?;
+            let files = Some(files.ok_or_else(|| WhyNot("the table has no files yet".into()))?);
             return Ok(Streamed { relation, leaves, files, size });
         }
         let checked = check_way(root, leaf);
