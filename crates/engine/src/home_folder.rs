@@ -112,6 +112,8 @@ pub async fn put_alone(
     put: impl FnOnce() -> Result<()> + Send + 'static,
 ) -> Result<()> {
     let alone = locked(home).await?;
+    // A statement that was given up while others had the lock ends here, also if it was just about to ask for it.
+    tokio::task::yield_now().await;
     if !is_as_it_was.await? {
         return exec_err!(
             "others have made or changed {table} meanwhile: nothing is done\nhint: ask for it again"

@@ -47,6 +47,9 @@ pub fn table_notes(name: &str, table: &Arc<dyn TableProvider>) -> Vec<String> {
     skipped.into_iter().chain(told).collect()
 }
 
+/// How often files that others change meanwhile are opened again.
+const OPENED_AGAIN_MAX: usize = 4;
+
 /// Tables named by a path that are kept open.
 const PATHS_MAX: usize = 256;
 
@@ -421,21 +424,42 @@ impl FileTable {
         self.opened.lock().as_ref().map(|(_, table)| Arc::clone(table))
     }
 
-    /// The table of the files that there are now: the same as before if nothing has changed.
+    /// The table of the files that there are now: the same as before if nothing has changed. Files that became others while
+    /// they were opened, as a table's one file does when rows are added, are looked for again.
     fn current(&self, kept: Option<&Path>) -> Result<Arc<dyn TableProvider>> {
         let mut opened = self.opened.lock();
-        let (format, files) = self.given.files()?;
-        if let Some((known, table)) = opened.as_ref()
-            && *known == files
-        {
-            return Ok(Arc::clone(table));
+        let (mut format, mut files) = self.given.files()?;
+        let mut again_max = OPENED_AGAIN_MAX;
+        loop {
+            if let Some((known, table)) = opened.as_ref()
+                && *known == files
+            {
+                return Ok(Arc::clone(table));
+            }
+            let error = match self.open(format, &files, kept) {
+                Ok(table) => {
+                    *opened = Some((files, Arc::clone(&table)));
+                    return Ok(table);
+                }
+                Err(error) => error,
+            };
+            let (format_now, files_now) = self.given.files()?;
+            if again_max == 0 || files_now == files {
+                return Err(error);
+            }
+            (format, files, again_max) = (format_now, files_now, again_max - 1);
         }
-        let name = shown_text(&self.name);
-        let table = match format.streamed(&name, self.given.place(), &files, kept)? {
-            Some(table) => table,
-            None => PlannedTable::open(format, &files)?,
-        };
-        *opened = Some((files, Arc::clone(&table)));
-        Ok(table)
+    }
+
+    fn open(
+        &self,
+        format: Format,
+        files: &Files,
+        kept: Option<&Path>,
+    ) -> Result<Arc<dyn TableProvider>> {
+        match format.streamed(&shown_text(&self.name), self.given.place(), files, kept)? {
+            Some(table) => Ok(table),
+            None => PlannedTable::open(format, files),
+        }
     }
 }
