@@ -186,7 +186,7 @@ pub enum Command {
     /// The table and the 43 queries of ClickBench over generated rows; what is measured is no ClickBench result.
     #[command(subcommand, name = "clickbench")]
     ClickBench(SuiteCommand<SeededGenerateArgs>),
-    /// Fingerprints of compounds and embeddings, and 8 queries for the nearest of them; scale 10 is 10 million compounds.
+    /// Fingerprints of compounds and embeddings, and 9 queries for the nearest of them; scale 10 is 10 million compounds.
     #[command(subcommand)]
     Similarity(SuiteCommand<SeededGenerateArgs>),
     /// Generate SSB once, run its 13 queries on every processor present, check the answers.

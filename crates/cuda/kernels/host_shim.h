@@ -39,12 +39,13 @@ template <typename T, typename U> inline T atomicCAS(T* to, T expected, U value)
 
 inline void __syncthreads() {}
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __syncwarp() {}
+inline void __syncwarp(u32 = 1) {}
 inline u32 __activemask() { return 1; }
 inline u32 __ballot_sync(u32, u32 predicate) { return predicate != 0; }
 inline u32 __popc(u32 value) { return u32(__builtin_popcount(value)); }
 inline u32 __ffs(u32 value) { return u32(__builtin_ffs(int(value))); }
 inline u32 __reduce_or_sync(u32, u32 value) { return value; }
+inline u32 __reduce_min_sync(u32, u32 value) { return value; }
 template <typename T> inline T __shfl_sync(u32, T value, u32) { return value; }
 template <typename T> inline T __shfl_xor_sync(u32, T value, u32) { return value; }
 

@@ -8,6 +8,7 @@
 #include "headrace/arithmetic.cuh"
 #include "headrace/calendar.cuh"
 #include "headrace/probe.cuh"
+#include "headrace/pairs.cuh"
 #include "headrace/keys.cuh"
 #include "headrace/aggregate.cuh"
 #include "headrace/groups.cuh"

@@ -1,7 +1,7 @@
 //! What every kernel is compiled with.
 
 /// Headers that generated sources include, by name.
-pub const HEADERS: [(&str, &str); 15] = [
+pub const HEADERS: [(&str, &str); 16] = [
     ("headrace/types.cuh", include_str!("../kernels/types.cuh")),
     ("headrace/load.cuh", include_str!("../kernels/load.cuh")),
     ("headrace/text.cuh", include_str!("../kernels/text.cuh")),
@@ -10,6 +10,7 @@ pub const HEADERS: [(&str, &str); 15] = [
     ("headrace/arithmetic.cuh", include_str!("../kernels/arithmetic.cuh")),
     ("headrace/calendar.cuh", include_str!("../kernels/calendar.cuh")),
     ("headrace/probe.cuh", include_str!("../kernels/probe.cuh")),
+    ("headrace/pairs.cuh", include_str!("../kernels/pairs.cuh")),
     ("headrace/keys.cuh", include_str!("../kernels/keys.cuh")),
     ("headrace/aggregate.cuh", include_str!("../kernels/aggregate.cuh")),
     ("headrace/groups.cuh", include_str!("../kernels/groups.cuh")),

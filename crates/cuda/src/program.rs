@@ -81,6 +81,8 @@ pub struct CudaProgram {
     pub shared_bytes: u32,
     /// Builds of which a table lies there that all rows look into.
     pub shared_builds: usize,
+    /// Whether the bits that pairs of rows have in common are counted by warps.
+    pub counts_pairs: bool,
     /// Global accumulators, one per accumulator of the sink; empty for a rows sink.
     pub accumulators: Vec<DeviceAccumulator>,
     /// Number of dense groups, or the most hashed ones that there can be; 0 for a rows sink.

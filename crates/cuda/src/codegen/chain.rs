@@ -10,6 +10,8 @@
 //! }
 //! ```
 //!
+//! Rows that are all paired with the same rows of a build go through these together ([`super::pairs`]).
+//!
 //! A semi, anti or mark join under a residual condition closes its loop at once: it only asks whether
 //! any match satisfies the condition.
 
@@ -37,6 +39,9 @@ impl Generator<'_> {
         self.find_hashed(step, probe, &[], false, Some(&chain))?;
         self.body.close();
         self.body.close();
+        if let Some(pairs) = self.shared.pairs.filter(|pairs| pairs.step == step) {
+            return self.walk_pairs(pairs, probe, &chain);
+        }
         match probe.kind {
             ProbeKind::Inner => self.walk_inner(step, probe, &chain),
             ProbeKind::Left => self.walk_left(step, probe, &chain),
@@ -79,7 +84,7 @@ impl Generator<'_> {
     fn walk_inner(&mut self, step: usize, probe: &BoundProbe, chain: &str) -> Result<()> {
         self.next_matches(step, probe, chain)?;
         self.body.line("if (alive == 0) break;");
-        self.open_loops += 1;
+        self.open_loops.push(None);
         match &probe.residual {
             Some(residual) => self.filter(residual),
             None => Ok(()),
@@ -101,7 +106,7 @@ impl Generator<'_> {
         }
         self.body.line(format!("{lone} &= ~alive;"));
         self.body.close();
-        self.open_loops += 1;
+        self.open_loops.push(None);
         Ok(())
     }
 
@@ -138,8 +143,11 @@ impl Generator<'_> {
 
     /// Closes the loops that stayed open up to the sink.
     pub(super) fn close_loops(&mut self) {
-        for _ in 0..std::mem::take(&mut self.open_loops) {
+        for behind in std::mem::take(&mut self.open_loops).into_iter().rev() {
             self.body.close();
+            if let Some(behind) = behind {
+                self.body.line(behind);
+            }
         }
     }
 }

@@ -28,6 +28,7 @@ pub(super) struct Parts {
     pub(super) tables: Vec<Arc<[u8]>>,
     pub(super) shared_bytes: u32,
     pub(super) shared_builds: usize,
+    pub(super) counts_pairs: bool,
 }
 
 /// Most shared memory of a block that `distance.cuh` takes.
@@ -84,6 +85,7 @@ impl Generator<'_> {
             tables: self.tables,
             shared_bytes: self.shared.bytes,
             shared_builds: self.shared.builds,
+            counts_pairs: self.shared.pairs.is_some(),
         })
     }
 
@@ -268,6 +270,7 @@ impl Generator<'_> {
         let offset = entry.offset;
         match entry.item {
             SharedItem::Queue => lines.extend(self.queue_lines(offset)),
+            SharedItem::Pairs => lines.push(self.shared_pointer("u8", name, offset)),
             SharedItem::Accumulator(index) => {
                 let device = plan.accumulators[index];
                 let (_, element) = element_types(device);

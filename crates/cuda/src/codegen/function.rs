@@ -33,8 +33,12 @@ impl Generator<'_> {
             return self.text_call(expr, function, arguments);
         }
         if let ([left, right], Some(name)) = (arguments, distance(function, arguments)) {
+            let counted = self.counted_pair(function, arguments);
             let (left, right) = (self.value(left)?, self.value(right)?);
             let null = self.either_null(&left, &right);
+            if let Some(code) = counted {
+                return Ok(Value { code, null });
+            }
             self.compares_rows = true;
             return Ok(Value { code: format!("hr::{name}({}, {})", left.code, right.code), null });
         }

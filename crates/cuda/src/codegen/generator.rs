@@ -50,8 +50,8 @@ pub(super) struct Generator<'a> {
     pub(super) keys_folded: Vec<bool>,
     /// Whether any step loops over the matches of a row.
     pub(super) walks: bool,
-    /// Loops over matches that are open.
-    pub(super) open_loops: usize,
+    /// Loops over matches that are open, each with what stands behind it.
+    pub(super) open_loops: Vec<Option<String>>,
     /// Steps whose rows are counted, each with the variable.
     pub(super) left: Vec<(usize, String)>,
     /// The step from which on rows are taken one by one.
@@ -95,7 +95,7 @@ impl<'a> Generator<'a> {
             group_declared: false,
             keys_folded: Vec::new(),
             walks: bound.steps.iter().any(walks_step),
-            open_loops: 0,
+            open_loops: Vec::new(),
             left: Vec::new(),
             queue_step,
             one_by_one: false,
@@ -134,7 +134,11 @@ impl<'a> Generator<'a> {
     /// Leaves the tile when none of the thread's rows is alive, if that can have become so.
     pub(super) fn leave_if_dead(&mut self) {
         if std::mem::take(&mut self.check_pending) {
-            self.body.line("if (alive == 0) continue;");
+            // Together, where the warp counts together.
+            self.body.line(match self.shared.pairs {
+                None => "if (alive == 0) continue;",
+                Some(_) => "if (hr::none_alive(alive)) continue;",
+            });
         }
     }
 

@@ -40,6 +40,7 @@ mod function;
 mod generator;
 mod keys;
 mod load;
+mod pairs;
 mod payload;
 mod plan;
 mod probe;
@@ -57,6 +58,7 @@ use std::sync::Arc;
 use headrace_pipeline::bound::{Bound, BoundStep};
 
 use crate::codegen::generator::Generator;
+use crate::codegen::plan::pairs::CountedPairs;
 use crate::codegen::plan::probes::matches_max;
 use crate::codegen::plan::queue::queue_step;
 use crate::codegen::plan::shared::SharedPlan;
@@ -77,6 +79,11 @@ impl CudaProgram {
     /// What the CUDA processor cannot do.
     pub fn check(bound: &Bound, tuning: Tuning) -> Result<()> {
         check(bound, tuning)
+    }
+
+    /// Whether the pipeline has pairs of rows whose common bits warps could count, given the room.
+    pub(crate) fn may_count_pairs(bound: &Bound) -> bool {
+        CountedPairs::of(bound).is_some()
     }
 
     /// Generates the kernel of `bound` for segments of `layout`.
@@ -137,6 +144,7 @@ fn generate(bound: Arc<Bound>, layout: &SegmentLayout, tuning: Tuning) -> Result
         tables: parts.tables,
         shared_bytes: parts.shared_bytes,
         shared_builds: parts.shared_builds,
+        counts_pairs: parts.counts_pairs,
         accumulators: sink.accumulators,
         groups: sink.groups,
         group_table: sink.group_table,

@@ -71,6 +71,7 @@ impl Wanted {
         bound: &Arc<Bound>,
         layout: &SegmentLayout,
     ) -> Result<Self, CudaError> {
+        let ladder = counting(ladder, bound, layout)?;
         let roomiest = ladder.iter().max_by_key(|tuning| tuning.shared_bytes_max);
         let roomiest = roomiest.ok_or_else(|| ExecError::Internal("a ladder without rungs".into()));
         let roomiest = Arc::new(compile(bound, layout, *roomiest?)?);
@@ -112,6 +113,25 @@ impl Wanted {
     pub(super) fn family(&self) -> Result<String, CudaError> {
         Ok(self.expecting(&vec![UNEXPECTED; self.bound.steps.len()])?.roomiest.source.clone())
     }
+}
+
+/// The rungs where warps have room to count pairs, if the pipeline has some that can be counted: that is worth more than
+/// threads. All rungs, if there are none.
+fn counting(
+    ladder: Vec<Tuning>,
+    bound: &Arc<Bound>,
+    layout: &SegmentLayout,
+) -> Result<Vec<Tuning>, CudaError> {
+    if !CudaProgram::may_count_pairs(bound) {
+        return Ok(ladder);
+    }
+    let mut counting = Vec::new();
+    for &tuning in &ladder {
+        if compile(bound, layout, tuning)?.counts_pairs {
+            counting.push(tuning);
+        }
+    }
+    Ok(if counting.is_empty() { ladder } else { counting })
 }
 
 fn compile(

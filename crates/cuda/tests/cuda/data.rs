@@ -76,6 +76,7 @@ pub fn fields() -> Vec<Field> {
         f("q", DataType::FixedBinary(7), false),
         f("v", DataType::FloatList { item_bytes: 4, items: 12 }, true),
         f("z", DataType::FloatList { item_bytes: 8, items: 5 }, true),
+        f("o", DataType::FixedBinary(144), true),
     ]
 }
 
@@ -396,6 +397,7 @@ fn push_value(random: &mut Random, name: &str, to: &mut Vec<u8>) {
             to.extend(moment.to_le_bytes());
         }
         "p" => to.extend((0..4).flat_map(|_| random.next().to_le_bytes())),
+        "o" => to.extend((0..18).flat_map(|_| random.next().to_le_bytes())),
         "q" => to.extend(&random.next().to_le_bytes()[..7]),
         // Not exact: the order of additions shows.
         "v" => to.extend((0..12).flat_map(|_| (random.next() as i32 as f32 / 1e7).to_le_bytes())),

@@ -8,6 +8,7 @@ use headrace_pipeline::bind::is_near_on_gpu;
 use headrace_pipeline::bound::{Bound, BoundProbe, BoundStep};
 use headrace_pipeline::build::{BuildIndex, Presence};
 
+use crate::codegen::plan::pairs::CountedPairs;
 use crate::codegen::plan::probes::marked_payload;
 use crate::codegen::plan::sink::{SinkPlan, Where};
 use crate::tables::{BuildPiece, payload_shape};
@@ -25,6 +26,8 @@ pub(crate) enum SharedItem {
     Build { step: usize, piece: BuildPiece },
     /// Rows that wait to be taken one by one.
     Queue,
+    /// Counts of pairs of rows.
+    Pairs,
 }
 
 /// One entry.
@@ -44,6 +47,8 @@ pub(crate) struct SharedPlan {
     pub(crate) bytes: u32,
     /// Tables that rows look into before they are taken one by one.
     pub(crate) builds: usize,
+    /// Columns whose pairs are counted there.
+    pub(crate) pairs: Option<CountedPairs>,
 }
 
 impl SharedPlan {
@@ -68,6 +73,13 @@ impl SharedPlan {
         if queue_step.is_some() {
             let threads = u64::from(tuning.block_threads);
             plan.add(SharedItem::Queue, threads * (u64::from(tuning.rows_per_thread) + 1) * 2);
+        }
+        // Rows that are taken one by one lie anywhere.
+        let pairs = CountedPairs::of(bound).filter(|_| queue_step.is_none());
+        let pairs_bytes = CountedPairs::shared_bytes(tuning);
+        if pairs.is_some() && plan.fits(pairs_bytes, u64::from(tuning.shared_bytes_max)) {
+            plan.add(SharedItem::Pairs, pairs_bytes);
+            plan.pairs = pairs;
         }
         let mut rate = 1.0;
         for (step, kind) in bound.steps.iter().enumerate() {

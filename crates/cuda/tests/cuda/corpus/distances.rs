@@ -10,19 +10,20 @@ use super::*;
 const PAIRED: usize = super::EMPTY + 10;
 const PRINTS: usize = PAIRED + 1;
 
-fn types() -> [DataType; 3] {
-    ["p", "q", "v"].map(|of| reg(of).data_type())
+fn types() -> [DataType; 4] {
+    ["p", "q", "v", "o"].map(|of| reg(of).data_type())
 }
 
 /// Bytes and vectors beside keys, some of them NULL.
 pub fn builds() -> Vec<Arc<BuildTable>> {
-    let payload = ["p", "q", "v"].into_iter().zip(types());
+    let payload = ["p", "q", "v", "o"].into_iter().zip(types());
     let payload: Vec<_> = payload.map(|(name, of)| Field::new(name, of, name != "q")).collect();
     let key = [Field::new("key", DataType::Int32, false)];
     let bytes = |row: i32, count: i32| (0..count).map(move |i| (row * 89 + i * 57 + 3) as u8);
     let of = |name: &str, keys: Vec<i32>, domain: i32| {
         let rows = || 0..keys.len() as i32;
         let wide = rows().map(|row| (row % 4 != 2).then(|| bytes(row, 32).collect::<Vec<_>>()));
+        let long = rows().map(|row| (row % 6 != 3).then(|| bytes(row, 144).collect::<Vec<_>>()));
         let narrow = rows().map(|row| bytes(row, 7).collect::<Vec<_>>());
         let floats = rows().flat_map(|row| (0..12).map(move |i| (row * i) as f32 * 1.7 - 31.5));
         let item =
@@ -34,15 +35,16 @@ pub fn builds() -> Vec<Arc<BuildTable>> {
             Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(wide, 32).unwrap()),
             Arc::new(FixedSizeBinaryArray::try_from_iter(narrow).unwrap()),
             Arc::new(FixedSizeListArray::new(item, 12, floats, Some(valid))),
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(long, 144).unwrap()),
         ];
         Arc::new(build(name, &key, &payload, columns))
     };
-    vec![of("paired", vec![1; 7], 2), of("prints", (0..300).map(|k| k * 2).collect(), 1000)]
+    vec![of("paired", vec![1; 37], 2), of("prints", (0..300).map(|k| k * 2).collect(), 1000)]
 }
 
 /// Pairs with rows of builds that hold bytes.
 fn pairs() -> Vec<Case> {
-    let [p, q, v] = types();
+    let [p, q, v, o] = types();
     let of =
         |at: usize, of: &DataType, nullable, name: &str| appended(at, of.clone(), nullable, name);
     let alike = |nullable| {
@@ -51,7 +53,7 @@ fn pairs() -> Vec<Case> {
             ("apart", apply(Function::HammingDistance, vec![reg("q"), of(1, &q, nullable, "q")])),
         ]
     };
-    let all = || probe(PAIRED, ProbeKind::Inner, vec![i32s(1)], vec![0, 1, 2]);
+    let all = || probe(PAIRED, ProbeKind::Inner, vec![i32s(1)], vec![0, 1, 2, 3]);
     let few = || Step::Filter(lt(reg("a"), i32s(40)));
     let case = |name, steps, sink| Case { name, steps, sink };
     let largest = |column: (&str, Expr)| call(AggregateFunction::Max, Some(column.1));
@@ -78,6 +80,34 @@ fn pairs() -> Vec<Case> {
             vec![all()],
             aggregate(vec![("h", reg("h"))], vec![count(), largest(of_bits), largest(of_bytes)]),
         ),
+        // Their common bits are counted by warps, sixteen rows of the build at a time.
+        case(
+            "long pairs by group",
+            vec![all()],
+            aggregate(
+                vec![("h", reg("h"))],
+                vec![
+                    count(),
+                    largest(("alike", likeness(Function::Tanimoto, 3, &o, "o"))),
+                    call(
+                        AggregateFunction::Sum,
+                        Some(likeness(Function::HammingDistance, 3, &o, "o")),
+                    ),
+                ],
+            ),
+        ),
+        case(
+            "long pairs that are near, of some rows",
+            vec![
+                Step::Filter(lt(reg("a"), i32s(-20))),
+                all(),
+                Step::Filter(lt(
+                    likeness(Function::HammingDistance, 3, &o, "o"),
+                    int(DataType::Int64, 540),
+                )),
+            ],
+            rows(vec![("a", reg("a")), ("alike", likeness(Function::Tanimoto, 3, &o, "o"))]),
+        ),
         case(
             "likeness of a match",
             vec![few(), probe(PRINTS, ProbeKind::Inner, vec![reg("b")], vec![0, 1])],
@@ -94,6 +124,11 @@ fn pairs() -> Vec<Case> {
             rows(vec![("p", of(0, &p, true, "p")), ("q", of(1, &q, true, "q")), ("a", reg("a"))]),
         ),
     ]
+}
+
+/// Of a column and the payload of that name.
+fn likeness(function: Function, at: usize, of: &DataType, name: &str) -> Expr {
+    apply(function, vec![appended(at, of.clone(), true, name), reg(name)])
 }
 
 fn apply(function: Function, arguments: Vec<Expr>) -> Expr {

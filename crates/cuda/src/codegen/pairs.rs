@@ -1,0 +1,72 @@
+//! All pairs of the rows with those of a build, whose common bits the threads of a warp count together (`pairs.cuh`).
+//!
+//! ```text
+//! hr::Pairs<ROWS, 128> pairs(..)
+//! for (turn = 0; slot is a row of the build; ++turn) {
+//!     pairs.take(turn, ..)                   the first of sixteen has the common bits of all of them counted
+//!     alive = those that are paired, payload = that of the slot, slot = next
+//!     ... all later steps and the sink ...
+//! }
+//! ```
+
+use headrace_ir::Function;
+use headrace_pipeline::bound::{BoundExpr, BoundProbe};
+
+use crate::codegen::generator::Generator;
+use crate::codegen::plan::pairs::CountedPairs;
+use crate::codegen::plan::shared::SharedItem;
+use crate::codegen::refusal::Result;
+use crate::fields::SegmentField;
+use crate::tables::BuildPiece;
+
+/// The variable with the counts.
+const PAIRS: &str = "pairs";
+
+impl Generator<'_> {
+    /// A probe whose rows are counted; `chain` has the first of them for each row.
+    pub(super) fn walk_pairs(
+        &mut self,
+        pairs: CountedPairs,
+        probe: &BoundProbe,
+        chain: &str,
+    ) -> Result<()> {
+        let CountedPairs { step, own, column, width, .. } = pairs;
+        let shared = self.names.unique("shared_pairs");
+        let entries = &mut self.shared.entries;
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.item == SharedItem::Pairs) {
+            entry.name = Some(shared.clone());
+        }
+        let values = self.segment_field(SegmentField::Values(own), "paired_values");
+        let theirs = self.piece(step, BuildPiece::Payload(column), "u8");
+        let next = self.piece(step, BuildPiece::HashNext, "u32");
+        self.body.line("const u32 all_alive = alive, together = __activemask();");
+        self.body.line(format!("u32 paired = hr::first_of_pairs(together, {chain});"));
+        self.body.line(format!(
+            "hr::Pairs<ROWS, {width}> {PAIRS}({shared}, together, {values}, row, rows, {theirs});"
+        ));
+        self.body.open("for (u32 turn = 0; paired != hr::EMPTY; ++turn)");
+        self.body.line(format!("{PAIRS}.take(turn, {next}, paired);"));
+        self.body.line("alive = all_alive;");
+        let appended = self.declare_payload(probe)?;
+        self.body.open("EACH_ROW(r)");
+        self.read_payload(step, probe, &appended, None, "paired");
+        self.body.close();
+        self.body.line(format!("paired = hr::entry({next}, paired);"));
+        self.hold(probe, &appended);
+        self.open_loops.push(Some(format!("{PAIRS}.leave();")));
+        match &probe.residual {
+            Some(residual) => self.filter(residual),
+            None => Ok(()),
+        }
+    }
+
+    /// The value of a function of two values whose bits are counted.
+    pub(super) fn counted_pair(
+        &self,
+        function: Function,
+        arguments: &[BoundExpr],
+    ) -> Option<String> {
+        let is_counted = self.shared.pairs?.is_of(function, arguments);
+        is_counted.then(|| format!("{PAIRS}.{}(r)", function.name()))
+    }
+}
