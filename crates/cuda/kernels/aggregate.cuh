@@ -35,6 +35,26 @@ HR_DEVICE void add_total(u32* to, T value)
     add_limbs<LIMBS>(to, limbs);
 }
 
+// Counts a row of the group `at` in shared memory, which has no atomic addition of 64 bits: threads that would try at one place
+// wait for each other there. Where all that are here count the same group, as they do when rows are paired with a row of a build,
+// one counts for all.
+HR_DEVICE void count_wide(u64* counts, u32 at)
+{
+    u32 rows = 1;
+#if !defined(HEADRACE_HOST_SHIM) && __CUDA_ARCH__ >= 700
+    const u32 mask = __activemask();
+    int is_same;
+    __match_all_sync(mask, at, &is_same);
+    if (is_same) {
+        if (lane() != u32(__ffs(mask)) - 1) return;
+        rows = u32(__popc(mask));
+    }
+#endif
+    u32* halves = reinterpret_cast<u32*>(counts + at);
+    const u32 old = atomicAdd(halves, rows);
+    if (old + rows < old) atomicAdd(halves + 1, 1u);
+}
+
 // Floats as unsigned integers of the same order: -0 is 0, NaN is the greatest.
 HR_DEVICE u64 ordered(f64 value)
 {

@@ -114,6 +114,7 @@ pub(super) fn update(
     }
     let global = plan.place == Where::Global;
     match device {
+        DeviceAccumulator::WideCount if !global => format!("hr::count_wide({name}, at);"),
         DeviceAccumulator::WideCount => format!("atomicAdd({name} + at, u64(1));"),
         DeviceAccumulator::Count if global => format!("atomicAdd({name} + at, u64(1));"),
         DeviceAccumulator::Count => format!("atomicAdd({name} + at, 1u);"),
