@@ -41,7 +41,9 @@ pub fn whole_part(array: &ArrayRef, data_type: &DataType) -> Result<WholePart, C
     let is_list = matches!(data_type, DataType::FloatList { .. });
     if !is_list && *array.data_type() != arrow_type(data_type) {
         let given = array.data_type();
-        return Err(ColumnError::Internal(format!("a column of {given}, where {data_type} is wanted")));
+        return Err(ColumnError::Internal(format!(
+            "a column of {given}, where {data_type} is wanted"
+        )));
     }
     let rows = array.len();
     let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
@@ -76,7 +78,8 @@ pub fn whole_part(array: &ArrayRef, data_type: &DataType) -> Result<WholePart, C
             plain_bytes(&floats, (*item_bytes).into())?
         }
         other => {
-            let width = whole_width_bytes(other).ok_or_else(|| internal("a type without a width"))?;
+            let width =
+                whole_width_bytes(other).ok_or_else(|| internal("a type without a width"))?;
             plain_bytes(array, width)?
         }
     };
@@ -169,7 +172,8 @@ mod tests {
 
     #[test]
     fn texts_have_ends_from_their_own_first_byte() {
-        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("ab"), None, Some("cde"), Some("")]));
+        let texts: ArrayRef =
+            Arc::new(StringArray::from(vec![Some("ab"), None, Some("cde"), Some("")]));
         let texts = texts.slice(1, 3);
         let part = whole_part(&texts, &DataType::Utf8).unwrap();
         assert_eq!(part.values.as_slice(), b"cde");

@@ -152,9 +152,8 @@ impl CalledTable<'_> {
             columns.push(whole_array(data_type, rows, bytes, &there).map_err(ExecError::from)?);
         }
         let fields = self.function.outputs.iter();
-        let fields: Vec<_> = fields
-            .map(|(name, data_type)| Field::new(name, data_type.clone(), true))
-            .collect();
+        let fields: Vec<_> =
+            fields.map(|(name, data_type)| Field::new(name, data_type.clone(), true)).collect();
         Ok(output_batch(fields.iter(), columns, rows).map_err(ExecError::from)?)
     }
 }

@@ -83,8 +83,8 @@ impl Session {
     async fn create_function(&self, made: Definition, state: &SessionState) -> Result<()> {
         let name = &made.name;
         let known = state.scalar_functions().get(name);
-        let is_ours = is_of_table(name, state)
-            || known.is_some_and(|known| known.inner().is::<CudaCall>());
+        let is_ours =
+            is_of_table(name, state) || known.is_some_and(|known| known.inner().is::<CudaCall>());
         if !is_ours && (known.is_some() || is_taken(name, state)) {
             return plan_err!("there is a function {name}() already, which cannot be replaced");
         }
@@ -148,7 +148,11 @@ impl Session {
     }
 
     /// The Arrow type of a type as it is written.
-    pub(crate) async fn arrow_type(&self, written: &SqlType, state: &SessionState) -> Result<DataType> {
+    pub(crate) async fn arrow_type(
+        &self,
+        written: &SqlType,
+        state: &SessionState,
+    ) -> Result<DataType> {
         if let Some(bytes) = fixed_bytes(written)? {
             return Ok(DataType::FixedSizeBinary(bytes));
         }

@@ -20,9 +20,9 @@ use crate::cuda_functions::{compiled, known};
 use crate::functions::cuda::{coerced, schema_of};
 use crate::functions::cuda_table::{CudaTable, Known, TwinRows, counts_schema};
 use crate::session::Session;
-use crate::sql::{Parsed, type_name};
 use crate::sql::cuda_function::{Definition, Named, Returns};
 use crate::sql::filled::Parameter;
+use crate::sql::{Parsed, type_name};
 
 impl Session {
     /// Makes a function of a table.
@@ -122,9 +122,9 @@ impl Session {
         let typed = self.filled(text, |parameter| match parameter {
             Parameter::Named(wanted) => {
                 let known = parameters.iter().find(|(name, _)| name == wanted);
-                known.map(|(name, written)| format!("cast(${name} as {written})")).ok_or_else(|| {
-                    plan_datafusion_err!("there is no parameter {wanted}")
-                })
+                known
+                    .map(|(name, written)| format!("cast(${name} as {written})"))
+                    .ok_or_else(|| plan_datafusion_err!("there is no parameter {wanted}"))
             }
             Parameter::Nth(_) => plan_err!("parameters are called by their names, as $k"),
         })?;
@@ -141,9 +141,8 @@ impl Session {
         };
         let given: Vec<_> = schema.fields().iter().map(|f| f.data_type().clone()).collect();
         coerced(&function.name, &given, types(outputs)).map_err(|_| {
-            let shown = |types: &[DataType]| {
-                types.iter().map(type_name).collect::<Vec<_>>().join(", ")
-            };
+            let shown =
+                |types: &[DataType]| types.iter().map(type_name).collect::<Vec<_>>().join(", ");
             plan_datafusion_err!(
                 "its columns are ({}), and not ({})",
                 shown(&given),

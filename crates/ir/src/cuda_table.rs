@@ -75,24 +75,28 @@ impl CudaTableFunction {
         if self.columns.is_empty() || self.outputs.is_empty() {
             return Some("a table of it has no columns".into());
         }
-        twice(&self.columns, &[GIVEN_OF_TABLE]).or_else(|| twice(&self.outputs, &[])).or_else(|| {
-            let passed = self.columns.iter().chain(&self.parameters);
-            let refused = passed.clone().find(|(_, data_type)| !is_passed(data_type));
-            if let Some((name, data_type)) = refused {
-                return Some(format!("{name} cannot be {data_type}: {PASSED}"));
-            }
-            let refused = self.outputs.iter().find(|(_, data_type)| !is_written(data_type));
-            if let Some((name, data_type)) = refused {
-                return Some(format!("column {name} cannot be {data_type}: {WRITTEN}"));
-            }
-            if !(1..=BLOCK_THREADS_MAX).contains(&self.block_threads) {
-                let threads = self.block_threads;
-                return Some(format!("a block has 1 to {BLOCK_THREADS_MAX} threads, not {threads}"));
-            }
-            let bytes = self.body.len();
-            (bytes > BODY_BYTES_MAX)
-                .then(|| format!("its body has {bytes} bytes, of at most {BODY_BYTES_MAX}"))
-        })
+        twice(&self.columns, &[GIVEN_OF_TABLE]).or_else(|| twice(&self.outputs, &[])).or_else(
+            || {
+                let passed = self.columns.iter().chain(&self.parameters);
+                let refused = passed.clone().find(|(_, data_type)| !is_passed(data_type));
+                if let Some((name, data_type)) = refused {
+                    return Some(format!("{name} cannot be {data_type}: {PASSED}"));
+                }
+                let refused = self.outputs.iter().find(|(_, data_type)| !is_written(data_type));
+                if let Some((name, data_type)) = refused {
+                    return Some(format!("column {name} cannot be {data_type}: {WRITTEN}"));
+                }
+                if !(1..=BLOCK_THREADS_MAX).contains(&self.block_threads) {
+                    let threads = self.block_threads;
+                    return Some(format!(
+                        "a block has 1 to {BLOCK_THREADS_MAX} threads, not {threads}"
+                    ));
+                }
+                let bytes = self.body.len();
+                (bytes > BODY_BYTES_MAX)
+                    .then(|| format!("its body has {bytes} bytes, of at most {BODY_BYTES_MAX}"))
+            },
+        )
     }
 
     /// What is said of a call that is to run where the code cannot, and that has no twin. `why`: the words of a GPU service
@@ -115,10 +119,9 @@ impl CudaTableFunction {
     /// The blocks of a launch over so many rows; `None` for more than a grid may have.
     #[must_use]
     pub fn blocks(&self, launch: TableLaunch, rows: u64) -> Option<u32> {
-        let blocks = launch.blocks.map_or_else(
-            || rows.div_ceil(u64::from(self.block_threads.max(1))).max(1),
-            u64::from,
-        );
+        let blocks = launch
+            .blocks
+            .map_or_else(|| rows.div_ceil(u64::from(self.block_threads.max(1))).max(1), u64::from);
         (1..=i32::MAX as u64).contains(&blocks).then_some(blocks as u32)
     }
 }
@@ -170,7 +173,10 @@ mod tests {
                 CudaTableFunction { parameters: column("thread", DataType::Bool), ..near() },
                 "called thread",
             ),
-            (CudaTableFunction { columns: column("rows", DataType::Bool), ..near() }, "called rows"),
+            (
+                CudaTableFunction { columns: column("rows", DataType::Bool), ..near() },
+                "called rows",
+            ),
             (CudaTableFunction { columns: vec![], ..near() }, "no columns"),
             (CudaTableFunction { outputs: vec![], ..near() }, "no columns"),
             (CudaTableFunction { columns: column("x", DataType::Binary), ..near() }, "cannot be"),

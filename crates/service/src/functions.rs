@@ -41,7 +41,8 @@ pub fn named(program: &Program) -> Option<String> {
 pub fn refusal(names: &str, allowed: CudaFunctions) -> Option<String> {
     (allowed == CudaFunctions::Off).then(|| {
         format!(
-            "{names}: the GPU service runs no CUDA code of users; it was started with --cuda-functions off, and not owner"
+            "{names}: the GPU service runs no CUDA code of users; it was started with --cuda-functions off, and not owner\n\
+             hint: a function with a TWIN has an answer without the service"
         )
     })
 }

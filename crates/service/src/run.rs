@@ -69,7 +69,8 @@ pub fn answer(
 ) -> Reply {
     let came = Instant::now();
     let functions = functions::named(&asked.run.program);
-    let refused = functions.as_deref().map(|names| functions::refusal(names, shared.cuda_functions));
+    let refused =
+        functions.as_deref().map(|names| functions::refusal(names, shared.cuda_functions));
     if let Some(message) = refused.flatten() {
         return Reply::Failed { class: ErrorClass::Unsupported, message, overflow: None };
     }

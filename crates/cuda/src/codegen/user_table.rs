@@ -108,8 +108,9 @@ fn rest_of_column(at: usize, data_type: &DataType) -> String {
 
 /// The type of a parameter, and what it is made of.
 fn parameter_of(at: usize, data_type: &DataType) -> Result<(String, String)> {
-    let bytes =
-        format!("hr::Text(word<const u8*>(p.parameters[{at}].bits), u32(p.parameters[{at}].bytes))");
+    let bytes = format!(
+        "hr::Text(word<const u8*>(p.parameters[{at}].bits), u32(p.parameters[{at}].bytes))"
+    );
     Ok(match data_type {
         DataType::Utf8 | DataType::FixedBinary(_) => {
             ("hr::Bytes".into(), format!("hr::Bytes({bytes})"))
@@ -203,7 +204,8 @@ fn text_of(function: &CudaTableFunction, place: &str) -> Result<String> {
 /// What writes a row.
 fn write_rows(text: &mut Writer, function: &CudaTableFunction) -> Result<()> {
     let cells = function.outputs.iter().enumerate();
-    let cells = cells.map(|(at, (_, data_type))| Ok(format!("{} cell_{at}", types_of(data_type)?.1)));
+    let cells =
+        cells.map(|(at, (_, data_type))| Ok(format!("{} cell_{at}", types_of(data_type)?.1)));
     let cells = cells.collect::<Result<Vec<_>>>()?.join(", ");
     text.open("struct HeadraceRows");
     text.line("const Params& p;");

@@ -48,7 +48,7 @@ fn find(
     token: &CancelToken,
 ) -> Option<Result<Found, (WhyNot, bool)>> {
     let folder = folder(settings)?;
-    let needs_gpu = program.cuda_functions().any(|(_, has_twin)| !has_twin);
+    let needs_gpu = needs_code(program);
     let is_small = || bytes(program, tables) < SERVED_BYTES_MIN;
     if settings.processor == Processor::Auto && !needs_gpu && is_small() {
         return None;
@@ -70,6 +70,11 @@ fn find(
     };
     let files = tables.iter().map(files).collect::<Result<_, _>>();
     Some(files.map(|files| Found { connection, files }))
+}
+
+/// Whether a program calls a function that has no twin.
+fn needs_code(program: &Program) -> bool {
+    program.cuda_functions().any(|(_, has_twin)| !has_twin)
 }
 
 /// Bytes of the columns that a program reads.
@@ -138,6 +143,10 @@ pub fn run(
     match ran {
         Ok(finished) => Ok(Outcome::Ran(Box::new(served(finished, pid)))),
         Err(_) if token.is_cancelled() || !is_wanted => Err(ExecError::Cancelled.into()),
+        // No other place has what the code answers: the service's own word is the reason.
+        Err(failure) if failure.class == Some(ErrorClass::Unsupported) && needs_code(program) => {
+            Err(error(failure))
+        }
         Err(failure) if failure.is_of_the_place() && !has_emitted => {
             let gpus_are_taken = failure.class.is_some();
             Ok(Outcome::NotThere { why: WhyNot::new(failure.message), gpus_are_taken })

@@ -10,6 +10,8 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
 use datafusion::arrow::compute::cast;
@@ -17,14 +19,15 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{Distribution, EquivalenceProperties};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, OrderingRequirements};
 use datafusion::physical_plan::distribution_requirements::InputDistributionRequirements;
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    PhysicalExpr, PlanProperties,
 };
 use futures::{StreamExt, TryStreamExt};
 use headrace_flow::CancelToken;
@@ -44,7 +47,7 @@ use crate::failure::Class;
 use crate::functions::cuda_table::CudaTable;
 use crate::rule::types::scalar;
 
-/// How long a batch is offered before it is asked whether anybody wants it.
+/// How long is waited for rows, or for room for them, before it is asked whether anybody wants them.
 const OFFER: Duration = Duration::from_millis(50);
 
 /// Rows of a message.
@@ -58,6 +61,8 @@ pub struct TableCallExec {
     values: Vec<ScalarValue>,
     /// Its rows, then those of its twin, if it has one.
     inputs: Vec<Arc<dyn ExecutionPlan>>,
+    /// The order that its rows came in when they were planned: an ORDER BY in its argument is meant.
+    order: Option<OrderingRequirements>,
     properties: Arc<PlanProperties>,
     report: Arc<Mutex<Option<RunReport>>>,
 }
@@ -77,8 +82,9 @@ impl TableCallExec {
             EmissionType::Final,
             Boundedness::Bounded,
         ));
+        let order = rows.output_ordering().cloned().map(OrderingRequirements::from);
         let inputs = [rows].into_iter().chain(twin).collect();
-        Self { settings, function, values, inputs, properties, report: Arc::default() }
+        Self { settings, function, values, inputs, order, properties, report: Arc::default() }
     }
 
     /// What the last run did; `None` before its end.
@@ -99,9 +105,16 @@ impl TableCallExec {
         let asked = why.as_ref().map(ToString::to_string);
         let Some(twin) = self.inputs.get(1) else {
             let told = self.function.function.without_twin(asked.as_deref());
-            return Err(match self.settings.fallback {
-                Fallback::Forbid => forbidden(&WhyNot::new(told)),
-                Fallback::Allow => {
+            return Err(match (self.settings.fallback, &self.function.twin) {
+                (Fallback::Forbid, Some(_)) => {
+                    let why = asked.unwrap_or_else(|| "no GPU service is used".into());
+                    let name = self.name_of_function();
+                    forbidden(&WhyNot::new(format!(
+                        "{name}() is CUDA code, and its TWIN may not answer: {why}"
+                    )))
+                }
+                (Fallback::Forbid, None) => forbidden(&WhyNot::new(told)),
+                (Fallback::Allow, _) => {
                     let (cause, hint) = told.split_once("\nhint: ").unwrap_or((&told, ""));
                     Told::error(Class::Fallback, cause, Some(hint))
                 }
@@ -206,22 +219,36 @@ impl TableCallExec {
         sent: &RowSender,
         token: &CancelToken,
     ) -> Result<()> {
+        let is_over = || token.is_cancelled() || sent.is_abandoned();
+        let waker = Waker::from(Arc::new(Parked(std::thread::current())));
         let mut count = 0;
-        while let Some(batch) = runtime.block_on(rows.next()) {
-            let batch = without_views(batch?)?;
+        loop {
+            let next = {
+                let _entered = runtime.enter();
+                rows.poll_next_unpin(&mut Context::from_waker(&waker))
+            };
+            let batch = match next {
+                Poll::Ready(None) => break,
+                Poll::Ready(Some(batch)) => without_views(batch?)?,
+                Poll::Pending if is_over() => return Ok(()),
+                Poll::Pending => {
+                    std::thread::park_timeout(OFFER);
+                    continue;
+                }
+            };
             count += batch.num_rows() as u64;
             for first in (0..batch.num_rows()).step_by(BATCH_ROWS) {
                 let mut part = batch.slice(first, BATCH_ROWS.min(batch.num_rows() - first));
                 // A service that has said its last word takes no more.
                 while let Err(back) = sent.offer(part, OFFER) {
-                    if token.is_cancelled() || sent.is_abandoned() {
+                    if is_over() {
                         return Ok(());
                     }
                     part = back;
                 }
-                if token.is_cancelled() || sent.is_abandoned() {
-                    return Ok(());
-                }
+            }
+            if is_over() {
+                return Ok(());
             }
         }
         sent.launch(self.function.launch(count, &self.values)?);
@@ -235,6 +262,15 @@ impl TableCallExec {
         let columns = columns.map(|(column, field)| cast(column, field.data_type()));
         let columns = columns.collect::<Result<_, _>>()?;
         Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+    }
+}
+
+/// A thread that waits for rows.
+struct Parked(Thread);
+
+impl Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
@@ -313,6 +349,11 @@ impl ExecutionPlan for TableCallExec {
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
         InputDistributionRequirements::new(vec![Distribution::SinglePartition; self.inputs.len()])
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        let of_twin = self.inputs.iter().skip(1).map(|_| None);
+        [self.order.clone()].into_iter().chain(of_twin).collect()
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {

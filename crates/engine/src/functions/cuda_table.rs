@@ -44,12 +44,13 @@ impl CudaTable {
     /// A number of rows or blocks that is none.
     pub fn launch(&self, rows: u64, parameters: &[ScalarValue]) -> Result<TableLaunch> {
         let name = &self.function.name;
-        let counted = |clause: &str, expr: &Arc<dyn PhysicalExpr>, max: u64| {
-            match self.count(expr, rows, parameters)?.map(u64::try_from) {
-                Some(Ok(count)) if count <= max => Ok(count),
-                Some(Ok(count)) => plan_err!("{clause} of {name}() is {count}, of at most {max}"),
-                _ => plan_err!("{clause} of {name}() is below 0, or NULL"),
-            }
+        let counted = |clause: &str, expr: &Arc<dyn PhysicalExpr>, max: u64| match self
+            .count(expr, rows, parameters)?
+            .map(u64::try_from)
+        {
+            Some(Ok(count)) if count <= max => Ok(count),
+            Some(Ok(count)) => plan_err!("{clause} of {name}() is {count}, of at most {max}"),
+            _ => plan_err!("{clause} of {name}() is below 0, or NULL"),
         };
         let rows_max = self.rows.as_ref().map(|expr| counted("ROWS", expr, i64::MAX as u64));
         let blocks = self.blocks.as_ref().map(|expr| counted("GRID", expr, i32::MAX as u64));

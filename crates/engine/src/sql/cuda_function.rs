@@ -184,7 +184,9 @@ impl Definition {
             } else if table.is_none() && parameters.is_empty() {
                 table = Some((parameter, columns(parser)?));
             } else {
-                return plan_err!("{name}() has a TABLE that is not its first parameter\nhint: {USAGE}");
+                return plan_err!(
+                    "{name}() has a TABLE that is not its first parameter\nhint: {USAGE}"
+                );
             }
         }
         let (mut value, mut outputs, mut language, mut body, mut twin) =
@@ -230,7 +232,14 @@ impl Definition {
             (Some((table, columns)), None, Some(outputs)) => {
                 let threads = block_threads.map_or(Ok(BLOCK_THREADS), u32::try_from);
                 let block_threads = threads.unwrap_or(u32::MAX);
-                Returns::Table(TableDefinition { table, columns, outputs, rows, blocks, block_threads })
+                Returns::Table(TableDefinition {
+                    table,
+                    columns,
+                    outputs,
+                    rows,
+                    blocks,
+                    block_threads,
+                })
             }
             _ => {
                 return plan_err!(
@@ -353,11 +362,20 @@ mod tests {
         let Returns::Table(table) = made.returns else { panic!("{text}") };
         assert_eq!((table.table.as_str(), table.columns.len(), table.block_threads), ("p", 2, 64));
         assert_eq!(table.columns[1].0, "Y");
-        assert_eq!((table.rows.as_deref(), table.blocks.as_deref()), (Some("2 * rows + k"), Some("132")));
+        assert_eq!(
+            (table.rows.as_deref(), table.blocks.as_deref()),
+            (Some("2 * rows + k"), Some("132"))
+        );
         assert_eq!((made.parameters.len(), table.outputs.len()), (1, 1));
         for (text, cause) in [
-            ("create function f(t table (x int)) returns int language cuda as ''", "half a function"),
-            ("create function f(x int) returns table (x int) language cuda as ''", "half a function"),
+            (
+                "create function f(t table (x int)) returns int language cuda as ''",
+                "half a function",
+            ),
+            (
+                "create function f(x int) returns table (x int) language cuda as ''",
+                "half a function",
+            ),
             ("create function f(x int) returns int language cuda as '' rows 3", "half a function"),
             (
                 "create function f(x int, t table (x int)) returns table (x int) language cuda as ''",

@@ -40,8 +40,7 @@ impl ExtensionPlanner for TableCallPlanner {
         };
         let settings = settings_of(session.config_options());
         // What must run on a GPU has no other way: its twin need not be one that pipelines run.
-        let must =
-            settings.fallback == Fallback::Forbid && settings.processor == Processor::Cuda;
+        let must = settings.fallback == Fallback::Forbid && settings.processor == Processor::Cuda;
         let twin = twin.filter(|_| !must).cloned();
         let values = values(call, session)?;
         let function = Arc::clone(&call.function);

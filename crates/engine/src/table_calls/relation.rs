@@ -109,10 +109,20 @@ fn columns_of(function: &CudaTable, rows: LogicalPlan) -> Result<LogicalPlan> {
                 return plan_err!(
                     "{name}() wants a column {} of its table\nhint: columns there: {}; SELECT .. AS {0} names one",
                     wanted.name(),
-                    schema.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ")
+                    schema
+                        .fields()
+                        .iter()
+                        .map(|f| f.name().as_str())
+                        .collect::<Vec<_>>()
+                        .join(", ")
                 );
             }
-            _ => return plan_err!("two columns of the table of {name}() are called {}", wanted.name()),
+            _ => {
+                return plan_err!(
+                    "two columns of the table of {name}() are called {}",
+                    wanted.name()
+                );
+            }
         }
     }
     let types = given.iter().map(|column| column.get_type(&schema)).collect::<Result<Vec<_>>>()?;
@@ -152,7 +162,8 @@ fn parameters_of(
         given.push(expr);
     }
     let types = given.iter().map(|value| value.get_type(&nothing)).collect::<Result<Vec<_>>>()?;
-    let wanted = coerced(&format!("{name}, behind its table,"), &types, types_of(&function.parameters))?;
+    let wanted =
+        coerced(&format!("{name}, behind its table,"), &types, types_of(&function.parameters))?;
     Ok(given.into_iter().zip(wanted).map(|(value, wanted)| cast(value, wanted)).collect())
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray,
+};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::Int64Type;
 use headrace_engine::{Fallback, Processor, Session, SessionOptions, Settings};
@@ -15,7 +17,8 @@ const ROWS: i64 = 3_000;
 /// Every third row has no `x`.
 fn table() -> RecordBatch {
     let id = Int64Array::from_iter_values(0..ROWS);
-    let x = Float64Array::from_iter((0..ROWS).map(|row| (row % 3 != 2).then_some(row as f64 / 2.0)));
+    let x =
+        Float64Array::from_iter((0..ROWS).map(|row| (row % 3 != 2).then_some(row as f64 / 2.0)));
     let t = StringArray::from_iter_values((0..ROWS).map(|row| format!("t{row}")));
     let columns: [(&str, ArrayRef, bool); 3] =
         [("id", Arc::new(id), false), ("x", Arc::new(x), true), ("t", Arc::new(t), false)];
@@ -74,19 +77,28 @@ async fn a_twin_answers_over_tables_and_queries() {
             let count = format!("select count(*) from above({argument}, 700, 1)");
             assert_eq!(numbers(&session, &count).await, all, "{count}");
         }
-        let sum = "select sum(a.id), min(a.more) from above(points, 10.0, 2) as a where a.id % 4 = 0";
-        let wanted: i64 = (0..ROWS).filter(|r| r % 3 != 2 && *r > 20).map(|r| r * 2).filter(|x| x % 4 == 0).sum();
+        let sum =
+            "select sum(a.id), min(a.more) from above(points, 10.0, 2) as a where a.id % 4 = 0";
+        let wanted: i64 =
+            (0..ROWS).filter(|r| r % 3 != 2 && *r > 20).map(|r| r * 2).filter(|x| x % 4 == 0).sum();
         assert_eq!(numbers(&session, sum).await, [Some(wanted)]);
         let joined = "select count(*) from above(points, 10.0, 1) a join points b on a.id = b.id join \
                       above((select * from points where id < 100), 10, 1) c on c.id = a.id";
-        assert_eq!(numbers(&session, joined).await, [Some((21..100).filter(|r| r % 3 != 2).count() as i64)]);
+        assert_eq!(
+            numbers(&session, joined).await,
+            [Some((21..100).filter(|r| r % 3 != 2).count() as i64)]
+        );
         let renamed = "select max(b) from above(points, 0, 1) as t(b, c)";
         assert_eq!(numbers(&session, renamed).await, [Some(ROWS - 2)]);
         let values = "select id from above((values (1, 2.0), (5, 7.5)) , 3, 1)";
         refused(&session, values, "wants a column id").await;
         let values = "select id from above((select column1 as id, column2 as x from (values (1, 2.0), (5, 7.5))), 3, 1)";
         assert_eq!(numbers(&session, values).await, [Some(5)]);
-        assert!(numbers(&session, "select id from above((select * from points where false), 3, 1)").await.is_empty());
+        assert!(
+            numbers(&session, "select id from above((select * from points where false), 3, 1)")
+                .await
+                .is_empty()
+        );
         let prepared = "prepare p as select count(*) from above(points, $1, 1)";
         run(&session, prepared).await.unwrap();
         assert_eq!(numbers(&session, "execute p(700)").await, all);
@@ -109,8 +121,9 @@ async fn a_twin_may_be_any_query_over_its_table() {
     .await
     .unwrap();
     let found = "select n from histogram(points, 100.0) order by bin";
-    let wanted: Vec<_> = (0..15).map(|bin| (0..ROWS).filter(|r| r % 3 != 2 && r / 200 == bin).count());
-    assert_eq!(numbers(&session, found).await, wanted.into_iter().map(|n| Some(n as i64)).collect::<Vec<_>>());
+    let of_bin = |bin| (0..ROWS).filter(|r| r % 3 != 2 && r / 200 == bin).count() as i64;
+    let wanted: Vec<_> = (0..15).map(|bin| Some(of_bin(bin))).collect();
+    assert_eq!(numbers(&session, found).await, wanted);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,7 +137,12 @@ async fn without_a_twin_only_the_service_answers() {
     }
     let (session, _folder) = session(Processor::Cuda, Fallback::Forbid);
     run(&session, ABOVE).await.unwrap();
-    refused(&session, "select * from above((select 1 as id, 2.0 as x), 1, 1)", "fallback is forbid").await;
+    refused(
+        &session,
+        "select * from above((select 1 as id, 2.0 as x), 1, 1)",
+        "fallback is forbid",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,7 +152,9 @@ async fn a_function_lasts_until_it_is_replaced_or_dropped() {
     let count = "select count(*) from above(points, 1498, 1)";
     assert_eq!(numbers(&session, count).await, [Some(2)]);
     refused(&session, ABOVE, "already").await;
-    let other = ABOVE.replacen("create", "create or replace", 1).replace("where x > $low", "where x < $low");
+    let other = ABOVE
+        .replacen("create", "create or replace", 1)
+        .replace("where x > $low", "where x < $low");
     run(&session, &other).await.unwrap();
     assert_eq!(numbers(&session, count).await, [Some(1996)]);
     assert_eq!(numbers(&session.beside(), count).await, [Some(1996)]);
@@ -157,7 +177,11 @@ async fn a_function_lasts_until_it_is_replaced_or_dropped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_function_or_call_is_told() {
     let (session, _folder) = session(Processor::Cpu, Fallback::Allow);
-    let made = |rest: &str| format!("create function f(t table (x bigint), k int) returns table (y bigint) language cuda as '' {rest}");
+    let made = |rest: &str| {
+        format!(
+            "create function f(t table (x bigint), k int) returns table (y bigint) language cuda as '' {rest}"
+        )
+    };
     for (text, cause) in [
         (made("rows y"), "ROWS of f() is no number"),
         (made("rows 'a'"), "ROWS of f()"),
@@ -192,7 +216,10 @@ async fn what_is_no_function_or_call_is_told() {
         ("above(points, null, 2)", "NULL as low"),
         ("above(points, low => 1, k => 2)", "no argument"),
         ("above((select t as x, id from points), 1, 2)", "above() takes"),
-        ("above((select x, 1 as \"X\", id as \"ID\", 2 as \"Id\" from points), 1, 2)", "are called id"),
+        (
+            "above((select x, 1 as \"X\", id as \"ID\", 2 as \"Id\" from points), 1, 2)",
+            "are called id",
+        ),
     ] {
         refused(&session, &format!("select * from {call}"), cause).await;
     }
@@ -211,8 +238,17 @@ async fn explain_tells_of_the_twin() {
     };
     let shown = run(&session, "explain select * from above(points, 1, 2)").await.unwrap();
     let shown = text(&shown);
-    assert!(shown.contains("TableCallExec: above(1, 2), in the gpu-service, or its TWIN"), "{shown}");
+    assert!(
+        shown.contains("TableCallExec: above(1, 2), in the gpu-service, or its TWIN"),
+        "{shown}"
+    );
     assert!(shown.contains("TableCall: above("), "{shown}");
+    // An order that is written is meant, though nothing above asks for it.
+    let ordered =
+        "explain select sum(id) from above((select * from points order by t desc, id), 1, 2)";
+    let shown = text(&run(&session, ordered).await.unwrap());
+    let physical = &shown[shown.find("TableCallExec").unwrap()..];
+    assert!(physical.contains("t@") && physical.contains("DESC"), "{shown}");
     let query = session.sql("select * from above(points, 1, 2)").await.unwrap();
     let (_, report) = query.collect().await.unwrap();
     let told = report.why_not.iter().any(|why| why.contains("the TWIN of above() answers"));

@@ -160,9 +160,8 @@ pub fn call(
     token: &CancelToken,
     emit: &mut dyn FnMut(RecordBatch) -> bool,
 ) -> Result<Finished, Failure> {
-    let first = |mut socket: &UnixStream| {
-        protocol::write(&mut socket, &Ask::Call(Box::new(asked)), &[])
-    };
+    let first =
+        |mut socket: &UnixStream| protocol::write(&mut socket, &Ask::Call(Box::new(asked)), &[]);
     talk(&connection, first, rows, &Nobody, token, emit)
 }
 
