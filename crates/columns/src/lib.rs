@@ -56,6 +56,7 @@ pub mod spread;
 pub mod text;
 pub mod values;
 pub mod vector;
+pub mod whole;
 pub mod wide;
 
 mod error;

@@ -270,6 +270,11 @@ impl CudaDevice {
         Ok(function)
     }
 
+    /// A kernel that is loaded for one use.
+    pub(crate) fn load(&self, source: &Source<'_>, name: &str) -> Result<Function, GpuError> {
+        self.kernels.load(&self.device, source, name)
+    }
+
     /// Kernels that were compiled, or found compiled on disk, and loaded so far.
     pub fn kernels_loaded(&self) -> u64 {
         self.kernels.loaded()

@@ -1,6 +1,7 @@
 //! Parts of the processor that tests and measurements drive by themselves.
 
 pub use crate::accumulator::DeviceAccumulator;
+pub use crate::codegen::{TABLE_HEADER, TABLE_KERNEL_NAME, TableKernel};
 pub use crate::decode::accumulator_state;
 pub use crate::execution::{CudaExecution, rehash_params, rehash_source};
 pub use crate::fields::Param;

@@ -4,12 +4,13 @@
 //! body is compiled alone, so that an error is told where the function is made. A machine without NVRTC takes it
 //! unseen: it has no GPU to run it on.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result, plan_datafusion_err, plan_err};
+use datafusion::common::{Column, DFSchema, Result, internal_err, plan_datafusion_err, plan_err};
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -19,15 +20,17 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType as SqlType};
 use headrace_format::arrow::ir_type;
 use headrace_ir::{CudaFunction, DataType as IrType};
+use headrace_pipeline::WhyNot;
 use headrace_runner::check_function;
 
 use crate::catalog::with_opened;
 use crate::error::{Told, blocking};
 use crate::failure::Class;
 use crate::functions::cuda::{CudaCall, Twin, schema_of};
+use crate::functions::cuda_table::Known;
 use crate::session::Session;
 use crate::sql::Parsed;
-use crate::sql::cuda_function::{Definition, FunctionStatement, NewCudaFunction};
+use crate::sql::cuda_function::{Definition, FunctionStatement, NewCudaFunction, Returns};
 use crate::sql::type_name;
 
 /// What a query of a twin selects from.
@@ -60,6 +63,10 @@ impl Session {
         match statement {
             FunctionStatement::Create(made) => self.create_function(made, state).await,
             FunctionStatement::Drop { name, if_exists } => {
+                if is_of_table(&name, state) {
+                    self.drop_function(&name);
+                    return Ok(());
+                }
                 match state.scalar_functions().get(&name) {
                     Some(known) if known.inner().is::<CudaCall>() => {
                         self.drop_function(&name);
@@ -75,25 +82,33 @@ impl Session {
 
     async fn create_function(&self, made: Definition, state: &SessionState) -> Result<()> {
         let name = &made.name;
-        match state.scalar_functions().get(name) {
-            Some(known) if !known.inner().is::<CudaCall>() => {
-                return plan_err!("there is a function {name}() already, which cannot be replaced");
-            }
-            Some(_) if !made.or_replace => {
-                return plan_err!(
-                    "there is a function {name}() already\nhint: CREATE OR REPLACE FUNCTION"
-                );
-            }
-            _ if is_taken(name, state) => {
-                return plan_err!("there is a function {name}() already, which cannot be replaced");
-            }
-            _ => {}
+        let known = state.scalar_functions().get(name);
+        let is_ours =
+            is_of_table(name, state) || known.is_some_and(|known| known.inner().is::<CudaCall>());
+        if !is_ours && (known.is_some() || is_taken(name, state)) {
+            return plan_err!("there is a function {name}() already, which cannot be replaced");
         }
+        if is_ours && !made.or_replace {
+            return plan_err!(
+                "there is a function {name}() already\nhint: CREATE OR REPLACE FUNCTION"
+            );
+        }
+        match made.returns {
+            Returns::Value(_) => self.create_scalar_function(made, state).await,
+            Returns::Table(_) => self.create_table_function(made, state).await,
+        }
+    }
+
+    async fn create_scalar_function(&self, made: Definition, state: &SessionState) -> Result<()> {
+        let name = &made.name;
+        let Returns::Value(returned) = &made.returns else {
+            return internal_err!("{name}() returns a table");
+        };
         let mut fields = Vec::with_capacity(made.parameters.len());
         for (parameter, written) in &made.parameters {
             fields.push((parameter.clone(), self.arrow_type(written, state).await?));
         }
-        let result = self.arrow_type(&made.result, state).await?;
+        let result = self.arrow_type(returned, state).await?;
         let parameters =
             fields.iter().map(|(name, data_type)| Ok((name.clone(), known(data_type)?)));
         let function = CudaFunction {
@@ -110,7 +125,7 @@ impl Session {
             None => None,
             Some(text) => {
                 let table = Arc::new(EmptyTable::new(Arc::clone(&schema)));
-                let expr = self.twin(&text, table, &made.result, state).await;
+                let expr = self.twin(&text, table, returned, state).await;
                 let expr = expr.map_err(|error| {
                     plan_datafusion_err!("the TWIN of {name}(): {}", error.strip_backtrace())
                 })?;
@@ -120,14 +135,24 @@ impl Session {
                 Some(Twin { text, expr })
             }
         };
-        compiled(&function, &made.first_line).await?;
+        compiled(name, &made.first_line, {
+            let function = function.clone();
+            move || check_function(&function)
+        })
+        .await?;
+        // One of the name may have been of a table.
+        self.drop_function(name);
         let call = CudaCall::new(function, schema, result, twin);
         self.register_function(ScalarUDF::from(call));
         Ok(())
     }
 
     /// The Arrow type of a type as it is written.
-    async fn arrow_type(&self, written: &SqlType, state: &SessionState) -> Result<DataType> {
+    pub(crate) async fn arrow_type(
+        &self,
+        written: &SqlType,
+        state: &SessionState,
+    ) -> Result<DataType> {
         if let Some(bytes) = fixed_bytes(written)? {
             return Ok(DataType::FixedSizeBinary(bytes));
         }
@@ -146,7 +171,7 @@ impl Session {
     }
 
     /// A twin over a table of the parameters.
-    async fn twin(
+    pub(crate) async fn twin(
         &self,
         text: &str,
         table: Arc<dyn TableProvider>,
@@ -203,6 +228,14 @@ fn without_qualifiers(expr: Expr) -> Result<Expr> {
     Ok(plain?.data)
 }
 
+/// Whether a name is that of a function of a table in CUDA.
+fn is_of_table(name: &str, state: &SessionState) -> bool {
+    state.table_functions().get(name).is_some_and(|known| {
+        let known: &dyn Any = known.function().as_ref();
+        known.is::<Known>()
+    })
+}
+
 /// Whether an aggregate, a window function or a table function has a name.
 fn is_taken(name: &str, state: &SessionState) -> bool {
     state.aggregate_functions().contains_key(name)
@@ -210,7 +243,7 @@ fn is_taken(name: &str, state: &SessionState) -> bool {
         || state.table_functions().contains_key(name)
 }
 
-fn known(data_type: &DataType) -> Result<IrType> {
+pub(crate) fn known(data_type: &DataType) -> Result<IrType> {
     ir_type(data_type)
         .ok_or_else(|| plan_datafusion_err!("a function in CUDA knows no {}", type_name(data_type)))
 }
@@ -233,9 +266,12 @@ fn fixed_bytes(written: &SqlType) -> Result<Option<i32>> {
 }
 
 /// Compiles a function, where there is a compiler.
-async fn compiled(function: &CudaFunction, first_line: &str) -> Result<()> {
-    let (function, name) = (function.clone(), function.name.clone());
-    let checked = blocking(move || Ok(check_function(&function))).await?;
+pub(crate) async fn compiled(
+    name: &str,
+    first_line: &str,
+    check: impl FnOnce() -> std::result::Result<(), WhyNot> + Send + 'static,
+) -> Result<()> {
+    let checked = blocking(move || Ok(check())).await?;
     checked.map_err(|why| {
         let cause = format!("{name}() does not compile as CUDA C++:\n{why}");
         let lines = format!("lines are counted from {first_line}");

@@ -39,6 +39,7 @@
 //! - [`functions`]: SQL functions that the planner lacks, or means otherwise.
 //! - [`sql`]: what users of other databases write, in the words of the planner.
 //! - `fixes`: faults of DataFusion and its parser, a file each, with a canary that tells when it can go.
+//! - `table_calls`: functions of whole tables in CUDA, in FROM.
 //! - `planner_rules`: DataFusion's rules for plans, and ours among them.
 //! - [`report`]: what a query did.
 //!
@@ -81,6 +82,7 @@ pub mod wording;
 mod altered;
 mod apart;
 mod cuda_functions;
+mod cuda_tables;
 mod error;
 mod explain;
 mod fixes;
@@ -103,6 +105,7 @@ mod schemas;
 mod semantics;
 mod session;
 mod strict;
+mod table_calls;
 mod view_files;
 
 pub use fixes::deep_expressions::OnLargeStack;

@@ -10,7 +10,7 @@ use headrace_runner::{RunReport, Served, StreamTable};
 use serde::Serialize;
 
 use crate::catalog::TextSource;
-use crate::exec::PipelineExec;
+use crate::exec::{PipelineExec, TableCallExec};
 use crate::limits::Limits;
 use crate::scan::HeadraceScanExec;
 
@@ -239,6 +239,9 @@ impl QueryReport {
             pipeline.planned().tables.iter().for_each(|table| self.note_skipped(table));
             self.why_not.extend(pipeline.why_not().iter().map(ToString::to_string));
             self.pipelines.extend(pipeline.report());
+        }
+        if let Some(call) = plan.downcast_ref::<TableCallExec>() {
+            self.pipelines.extend(call.report());
         }
         plan.children().into_iter().for_each(|child| self.visit(child));
     }

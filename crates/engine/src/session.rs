@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::catalog::{SchemaProvider, TableFunctionImpl, TableProvider};
 use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::format::ExplainFormat;
 use datafusion::common::{DataFusionError, Result, TableReference};
@@ -72,6 +72,7 @@ use crate::sql::{
     CellText, Change, Headers, OfAsOfJoins, Parsed, Planned, Remembered, RowsAsked, Written,
     dialect,
 };
+use crate::table_calls::{OfTableCalls, TableCallPlanner};
 use crate::view_files::Kept;
 
 /// How a session is set up. Settings can be changed later by `SET`; limits cannot.
@@ -156,8 +157,12 @@ impl Session {
             .with_default_features()
             .with_optimizer_rules(optimizer_rules())
             .with_analyzer_rules(analyzer_rules())
-            .with_query_planner(Arc::new(Restoring))
-            .with_relation_planners(vec![Arc::new(OfSubqueries), Arc::new(OfAsOfJoins)])
+            .with_query_planner(Arc::new(Restoring::with(vec![Arc::new(TableCallPlanner)])))
+            .with_relation_planners(vec![
+                Arc::new(OfSubqueries),
+                Arc::new(OfAsOfJoins),
+                Arc::new(OfTableCalls),
+            ])
             .with_physical_optimizer_rules(PipelineRule::rules(Arc::clone(&runner)));
         let state = state.build();
         let context = SessionContext::new_with_state(state);
@@ -280,9 +285,16 @@ impl Session {
         self.leave_plans();
     }
 
+    /// Adds a function that is a table, in place of one of its name.
+    pub(crate) fn register_table_function(&self, name: &str, function: Arc<dyn TableFunctionImpl>) {
+        self.context.register_udtf(name, function);
+        self.leave_plans();
+    }
+
     /// Takes a function away, and the plans that may have it.
     pub(crate) fn drop_function(&self, name: &str) {
         self.context.deregister_udf(name);
+        self.context.deregister_udtf(name);
         self.leave_plans();
     }
 

@@ -60,26 +60,26 @@ impl CudaFunction {
     }
 }
 
-const PASSED: &str = "numbers but decimals, booleans, dates, times, texts, fixed_binary(n) and lists float[n] are passed";
+pub(crate) const PASSED: &str = "numbers but decimals, booleans, dates, times, texts, fixed_binary(n) and lists float[n] are passed";
 
 const RETURNED: &str = "numbers but decimals, booleans, dates and times are returned";
 
 /// Whether a value of this type can be an argument.
-fn is_passed(data_type: &DataType) -> bool {
+pub(crate) fn is_passed(data_type: &DataType) -> bool {
     let is_row =
         matches!(data_type, DataType::Utf8 | DataType::FixedBinary(_) | DataType::FloatList { .. });
     is_row || is_returned(data_type)
 }
 
 /// Whether a value of this type can be returned.
-fn is_returned(data_type: &DataType) -> bool {
+pub(crate) fn is_returned(data_type: &DataType) -> bool {
     use DataType::{Bool, Date32, Float32, Float64, Time64, Timestamp};
     data_type.is_integer()
         || matches!(data_type, Bool | Date32 | Float32 | Float64 | Time64(_) | Timestamp { .. })
 }
 
 /// Whether a name can stand in C++ for what it is.
-fn is_identifier(name: &str) -> bool {
+pub(crate) fn is_identifier(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }

@@ -27,7 +27,7 @@
 //! wherever it stands after the registers that it reads exist.
 //!
 //! Functions have names of a closed set that says of each what it takes, yields and refuses
-//! ([`function`]); users write others in CUDA ([`cuda_function`]).
+//! ([`function`]); users write others in CUDA ([`cuda_function`]), those of whole tables, too ([`cuda_table`]).
 //!
 //! A constant that is not known when a program is made is a parameter: its value comes with each
 //! run and is put in the parameter's place before anything else happens ([`parameter`]).
@@ -51,6 +51,7 @@
 
 pub mod aggregate;
 pub mod cuda_function;
+pub mod cuda_table;
 pub mod distinct;
 pub mod divide;
 pub mod expr;
@@ -80,6 +81,7 @@ mod validate;
 
 pub use aggregate::{AggregateCall, AggregateFunction, AggregateOutput, FirstGroups, GroupsOfNone};
 pub use cuda_function::CudaFunction;
+pub use cuda_table::{CudaTableFunction, TableLaunch};
 pub use expr::{ArithmeticOp, CastFailure, CompareOp, Expr, NamedExpr, OnOverflow, Register};
 pub use function::{DatePart, Function, MatchPart, Unmatched};
 pub use layout::{Chunk, ColumnExtents, Encoding, Extent, Segment, ValueRange};

@@ -1,7 +1,7 @@
 //! Functions that users write in CUDA: who may run them, and what becomes of the GPUs if one faults.
 
 use headrace_gpu::GpuError;
-use headrace_ir::{CudaFunction, Pipeline};
+use headrace_ir::{CudaFunction, CudaTableFunction, Pipeline};
 use headrace_pipeline::WhyNot;
 use parking_lot::Mutex;
 
@@ -12,7 +12,19 @@ use crate::error::RunError;
 /// # Errors
 /// The compiler's words, with the lines that they are about.
 pub fn check_function(function: &CudaFunction) -> Result<(), WhyNot> {
-    match headrace_cuda::check_function(function) {
+    told(headrace_cuda::check_function(function))
+}
+
+/// As [`check_function`], of a function of a table.
+///
+/// # Errors
+/// The compiler's words, with the lines that they are about.
+pub fn check_table_function(function: &CudaTableFunction) -> Result<(), WhyNot> {
+    told(headrace_cuda::check_table_function(function))
+}
+
+fn told(checked: Result<(), GpuError>) -> Result<(), WhyNot> {
+    match checked {
         Ok(()) | Err(GpuError::NvrtcNotPresent { .. }) => Ok(()),
         Err(GpuError::Compile { log, .. }) => Err(WhyNot::new(log)),
         Err(error) => Err(WhyNot::new(error.to_string())),
@@ -44,22 +56,32 @@ impl Functions {
         }
     }
 
+    /// Whether they run here.
+    pub fn are_run(&self) -> bool {
+        self.are_run
+    }
+
     /// Why a GPU is lost to this process, if one is: nothing runs there any more.
     pub fn lost_gpus(&self) -> Option<String> {
         self.lost.lock().clone()
     }
 
-    /// An error of a pipeline on a GPU. If it has cost the GPU, that is kept; what a function of the pipeline may have
-    /// done is no reason to run it elsewhere.
+    /// An error of a pipeline on a GPU.
     pub fn with_gpus_lost(&self, error: RunError, pipeline: &Pipeline) -> RunError {
+        self.with_lost(error, !pipeline.cuda_functions().is_empty())
+    }
+
+    /// An error on a GPU. If it has cost the GPU, that is kept; what a user's function may have done is no reason to run
+    /// anything elsewhere.
+    pub fn with_lost(&self, error: RunError, has_functions: bool) -> RunError {
         match error {
             RunError::Gpu(cause) if cause.loses_context() => {
                 let text = cause.to_string();
                 let first = text.lines().next().unwrap_or_default();
                 self.lost.lock().get_or_insert(first.to_string());
-                match pipeline.cuda_functions().is_empty() {
-                    true => RunError::Gpu(cause),
-                    false => RunError::Function(Box::new(cause)),
+                match has_functions {
+                    false => RunError::Gpu(cause),
+                    true => RunError::Function(Box::new(cause)),
                 }
             }
             other => other,

@@ -76,14 +76,16 @@ mod settings;
 mod share;
 mod shared;
 mod table;
+mod table_calls;
 mod task;
 mod windows;
 
+pub use headrace_cuda::CalledTable;
 pub use headrace_pipeline::partial::PartialMerge;
 
 pub use bounds::{Interval, bounds};
 pub use error::{ErrorClass, RunError};
-pub use functions::check_function;
+pub use functions::{check_function, check_table_function};
 pub use held::{HeldColumn, HeldColumns, MappedPart};
 pub use known::KnownProgram;
 pub use memory::MemorySplit;

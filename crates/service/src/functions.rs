@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use headrace_flow::CancelToken;
 use headrace_ir::Program;
-use headrace_runner::ErrorClass;
+use headrace_runner::{ErrorClass, Runner};
 
 use crate::SOCKET_NAME;
 use crate::options::CudaFunctions;
@@ -37,17 +37,52 @@ pub fn named(program: &Program) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Why a program is not run; `None` if it calls no functions, or may. Who asks is the service's owner: others were sent away when they
-/// connected.
-pub fn refusal(program: &Program, allowed: CudaFunctions) -> Option<String> {
-    let names = named(program).filter(|_| allowed == CudaFunctions::Off)?;
-    Some(format!(
-        "{names}: the GPU service runs no CUDA code of users; it was started with --cuda-functions off, and not owner"
-    ))
+/// Why functions are not run; `None` if they may. Who asks is the service's owner: others were sent away when they connected.
+pub fn refusal(names: &str, allowed: CudaFunctions) -> Option<String> {
+    (allowed == CudaFunctions::Off).then(|| {
+        format!(
+            "{names}: the GPU service runs no CUDA code of users; it was started with --cuda-functions off, and not owner\n\
+             hint: a function with a TWIN has an answer without the service"
+        )
+    })
+}
+
+/// What is around work on a GPU that functions of users may cost the process.
+pub struct Guard<'a> {
+    /// The functions that the work itself calls.
+    pub names: Option<&'a str>,
+    pub runner: &'a Runner,
+    pub token: &'a CancelToken,
+    pub outbox: &'a Outbox<Reply>,
+}
+
+impl Guard<'_> {
+    /// Does it, watched if it calls functions. Where it costs the process its GPUs, the client is told, and nothing returns.
+    pub fn watched<T>(&self, limit: Duration, run: impl FnOnce() -> T) -> T {
+        let ran = match self.names {
+            None => run(),
+            Some(names) => watched(names, limit, self.token, self.outbox, run),
+        };
+        self.begin_anew_if_lost();
+        ran
+    }
+
+    /// Puts a new process in this one's place if the GPUs are lost to it.
+    pub fn begin_anew_if_lost(&self) {
+        let Some(why) = self.runner.lost_gpus() else { return };
+        if let Some(names) = self.names {
+            let message = format!(
+                "{names}, or a function of another session, faulted on the GPU: {why}\n\
+                 hint: the GPU service begins anew; compute-sanitizer finds the access"
+            );
+            fail(message, self.outbox);
+        }
+        begin_anew(&why);
+    }
 }
 
 /// Runs something that calls functions, on this thread, while another watches it.
-pub fn watched<T>(
+fn watched<T>(
     names: &str,
     limit: Duration,
     token: &CancelToken,
@@ -108,7 +143,7 @@ fn why_it_goes_on_too_long(
 
 /// Tells a client that its run failed, and waits until that is on its way. From now on nobody finds this process: who asks
 /// next is to wait for the new one.
-pub fn fail(message: String, outbox: &Outbox<Reply>) {
+fn fail(message: String, outbox: &Outbox<Reply>) {
     let _ = std::fs::remove_file(SOCKET_NAME);
     let failed = Reply::Failed { class: ErrorClass::Function, message, overflow: None };
     outbox.push(failed, Body::NONE);
@@ -117,7 +152,7 @@ pub fn fail(message: String, outbox: &Outbox<Reply>) {
 
 /// Puts a new process of the same program and options in this one's place. Its threads end, its files close, and what it
 /// had of GPUs is let go.
-pub fn begin_anew(why: &str) -> ! {
+fn begin_anew(why: &str) -> ! {
     say(&format!("begins anew: {why}"));
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();

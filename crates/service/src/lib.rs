@@ -59,6 +59,7 @@ pub mod place;
 pub mod protocol;
 pub mod server;
 
+mod call;
 mod functions;
 mod kept;
 mod owner;

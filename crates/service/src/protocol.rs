@@ -16,7 +16,7 @@ use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use headrace_format::TableDescription;
 use headrace_format::heap::{Block, HeapBlocks};
-use headrace_ir::{CudaFunction, Field, Program, Scalar};
+use headrace_ir::{CudaFunction, CudaTableFunction, Field, Program, Scalar, TableLaunch};
 pub use headrace_runner::MappedPart;
 use headrace_runner::{ErrorClass, Processor, RunReport, Settings};
 use serde::de::DeserializeOwned;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::devices::Devices;
 
 /// Changes whenever a message changes.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Batches of rows that a client may have sent and the run has not taken.
 pub const WINDOW_BATCHES: usize = 8;
@@ -71,6 +71,10 @@ pub enum Ask {
     Run(Box<Run>),
     /// Rows of another table, by its number behind those of files or heaps.
     Batch(usize),
+    /// A function of a table is to be called. Rows follow, and [`Ask::Launch`]; answered as a run is.
+    Call(Box<TableCall>),
+    /// There are no more rows of the table: the call begins.
+    Launch(TableLaunch),
     /// The answer to a question: a byte per block.
     Held {
         /// The question's number.
@@ -246,6 +250,19 @@ pub struct Run {
     /// How it is run.
     pub settings: Settings,
     /// Runs of one session do not wait for each other's turns; `None`: it has no others.
+    pub session: Option<u32>,
+}
+
+/// A call of a function of a table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TableCall {
+    /// The function.
+    pub function: CudaTableFunction,
+    /// A value for each of its parameters.
+    pub parameters: Vec<Scalar>,
+    /// How long the code may run, in milliseconds.
+    pub timeout_ms: u64,
+    /// As that of a [`Run`].
     pub session: Option<u32>,
 }
 

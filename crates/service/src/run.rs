@@ -18,17 +18,17 @@ use headrace_runner::{
     Devices, ErrorClass, Fallback, Processor, Request, RunError, RunReport, Settings, StreamTable,
 };
 
-use crate::functions;
+use crate::functions::{self, Guard};
 use crate::outbox::{Body, Outbox};
 use crate::owner::RemoteOwner;
 use crate::protocol::{Finished, Place, Reply, Run, Tables};
 use crate::shared::Shared;
 
 /// Batches of an answer that wait for their reader.
-const ANSWER_BATCHES: usize = 8;
+pub const ANSWER_BATCHES: usize = 8;
 
 /// How often a thread that waits for room checks whether the run is still wanted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// CPU threads that a client may request.
 const THREADS_MAX: usize = 1024;
@@ -68,7 +68,10 @@ pub fn answer(
     outbox: &Outbox<Reply>,
 ) -> Reply {
     let came = Instant::now();
-    if let Some(message) = functions::refusal(&asked.run.program, shared.cuda_functions) {
+    let functions = functions::named(&asked.run.program);
+    let refused =
+        functions.as_deref().map(|names| functions::refusal(names, shared.cuda_functions));
+    if let Some(message) = refused.flatten() {
         return Reply::Failed { class: ErrorClass::Unsupported, message, overflow: None };
     }
     let Some(_turn) = shared.queue.turn(asked.run.session, || !token.is_cancelled()) else {
@@ -77,22 +80,8 @@ pub fn answer(
     let queued_ms = came.elapsed().as_secs_f64() * 1e3;
     shared.begins_run();
     let limit = Duration::from_millis(asked.run.settings.function_timeout_ms);
-    let functions = functions::named(&asked.run.program);
-    let run = || run(asked, owner, rows, shared, token, outbox);
-    let ran = match &functions {
-        None => run(),
-        Some(names) => functions::watched(names, limit, token, outbox, run),
-    };
-    if let Some(why) = shared.runner.lost_gpus() {
-        if let Some(names) = &functions {
-            let message = format!(
-                "{names}, or a function of another session, faulted on the GPU: {why}\n\
-                 hint: the GPU service begins anew; compute-sanitizer finds the access"
-            );
-            functions::fail(message, outbox);
-        }
-        functions::begin_anew(&why);
-    }
+    let guard = Guard { names: functions.as_deref(), runner: &shared.runner, token, outbox };
+    let ran = guard.watched(limit, || run(asked, owner, rows, shared, token, outbox));
     match ran {
         Ok(report) => {
             let device =
@@ -106,7 +95,7 @@ pub fn answer(
 }
 
 /// An error in words, with what doors need for words of their own.
-fn failed(error: &RunError) -> Reply {
+pub fn failed(error: &RunError) -> Reply {
     let overflow = match error {
         RunError::Exec(ExecError::Column(ColumnError::Overflow { type_name, place })) => {
             Some((type_name.clone(), place.clone()))
@@ -116,7 +105,8 @@ fn failed(error: &RunError) -> Reply {
     Reply::Failed { class: error.class(), message: error.to_string(), overflow }
 }
 
-fn cancelled(shared: &Shared, when: &str) -> Reply {
+/// Nobody wants it any more.
+pub fn cancelled(shared: &Shared, when: &str) -> Reply {
     let message = match shared.is_ending() {
         true => "the service was told to end".into(),
         false => format!("the run was cancelled {when}"),
@@ -124,7 +114,8 @@ fn cancelled(shared: &Shared, when: &str) -> Reply {
     Reply::Failed { class: ErrorClass::Cancelled, message, overflow: None }
 }
 
-fn device_name(shared: &Shared) -> Option<String> {
+/// The GPU that runs.
+pub fn device_name(shared: &Shared) -> Option<String> {
     let device = shared.runner.cuda(&Devices::All).ok()?;
     Some(device.device().info().name.clone())
 }
@@ -168,7 +159,9 @@ pub fn settings(asked: &Settings, shared: &Shared) -> Settings {
 
 /// Where a stage of a program would run.
 pub fn place(place: &Place, shared: &Shared) -> Result<(), String> {
-    if let Some(why) = functions::refusal(&place.program, shared.cuda_functions) {
+    if let Some(names) = functions::named(&place.program)
+        && let Some(why) = functions::refusal(&names, shared.cuda_functions)
+    {
         return Err(why);
     }
     let tables = place.tables.iter().map(|files| shared.tables.get(files));

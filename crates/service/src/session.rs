@@ -3,8 +3,8 @@
 use std::io::{BufReader, Read};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -12,6 +12,7 @@ use headrace_flow::CancelToken;
 use headrace_format::batches::{BatchSender, batch_channel};
 use headrace_runner::{ErrorClass, check_function};
 
+use crate::call::{self, Shape};
 use crate::devices;
 use crate::outbox::Outbox;
 use crate::owner::RemoteOwner;
@@ -105,7 +106,9 @@ pub fn serve(
         }
         Some(Frame { head: Ask::Run(run), body }) => {
             match taken(*run, &body, &mut reader, shared) {
-                Ok(asked) => serve_run(asked, socket, reader, shared, token),
+                Ok(asked) => serve_run(socket, reader, token, |owner, rows, _, outbox| {
+                    answer(asked, owner, rows, shared, token, outbox)
+                }),
                 Err(ProtocolError::Io(cause)) => Err(cause.into()),
                 Err(cause) => {
                     let reply = failed(ErrorClass::Internal, cause.to_string());
@@ -113,6 +116,11 @@ pub fn serve(
                     Err(cause)
                 }
             }
+        }
+        Some(Frame { head: Ask::Call(asked), .. }) => {
+            serve_run(socket, reader, token, |_, rows, shape, outbox| {
+                call::answer(&asked, rows, shape, shared, token, outbox)
+            })
         }
         Some(_) => unexpected("a client that wants nothing"),
     }
@@ -174,11 +182,10 @@ fn read_batches(
 
 /// Runs, while one thread reads and another writes.
 fn serve_run(
-    asked: Asked,
     socket: &UnixStream,
     mut reader: impl Read,
-    shared: &Shared,
     token: &CancelToken,
+    answer: impl FnOnce(Arc<RemoteOwner>, Credited, &Shape, &Outbox<Reply>) -> Reply + Send,
 ) -> Result<(), ProtocolError> {
     socket.set_read_timeout(None)?;
     let outbox = Arc::new(Outbox::default());
@@ -186,7 +193,9 @@ fn serve_run(
     let (sender, receiver) = batch_channel(WINDOW_BATCHES);
     let waiting = Arc::new(AtomicUsize::new(0));
     let rows = Credited { receiver, waiting: Arc::clone(&waiting), outbox: Arc::clone(&outbox) };
-    let incoming = Incoming { owner: &owner, waiting: &waiting, sender: Some(sender) };
+    let shape = Shape::default();
+    let incoming =
+        Incoming { owner: &owner, waiting: &waiting, sender: Some(sender), shape: &shape };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // What cannot be written was lost with its reader, who is seen to be gone below.
@@ -196,7 +205,7 @@ fn serve_run(
         scope.spawn(|| {
             let last = LastWord { outbox: &outbox, said: None };
             let owner = Arc::clone(&owner);
-            last.say(answer(asked, owner, rows, shared, token, &outbox));
+            last.say(answer(owner, rows, &shape, &outbox));
         });
         let _over = Over { token, outbox: &outbox, socket };
         incoming.read_all(&mut reader)
@@ -246,6 +255,7 @@ struct Incoming<'a> {
     owner: &'a RemoteOwner,
     waiting: &'a AtomicUsize,
     sender: Option<BatchSender>,
+    shape: &'a Shape,
 }
 
 impl Incoming<'_> {
@@ -263,6 +273,12 @@ impl Incoming<'_> {
                     }
                     // If nobody wants them, the run is over, and says so.
                     let _ = sender.send(protocol::decode_batch(body)?);
+                }
+                (Ask::Launch(shape), Some(_)) => {
+                    *self.shape.lock().unwrap_or_else(PoisonError::into_inner) = Some(shape);
+                    if let Some(sender) = self.sender.take() {
+                        sender.finish();
+                    }
                 }
                 (Ask::EndOfRows, Some(_)) => {
                     if let Some(sender) = self.sender.take() {

@@ -51,6 +51,7 @@ mod steps;
 mod text;
 mod texts;
 mod user;
+mod user_table;
 mod value;
 
 use std::sync::Arc;
@@ -70,6 +71,7 @@ use crate::program::CudaProgram;
 use crate::tuning::Tuning;
 
 pub use user::check_function;
+pub use user_table::{TABLE_HEADER, TABLE_KERNEL_NAME, TableKernel, check_table_function};
 
 impl CudaProgram {
     /// Whether sink and probes are taken, whatever the layout: for a stream that has no segment,

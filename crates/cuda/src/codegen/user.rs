@@ -14,7 +14,7 @@ use crate::codegen::value::Value;
 use crate::headers::{COMPILE_OPTIONS, HEADERS};
 
 /// For which a function is compiled where there is no GPU yet: what it is in C++ does not depend on it.
-const SOME_ARCH: &str = "sm_90";
+pub(super) const SOME_ARCH: &str = "sm_90";
 
 /// Compiles a function alone, to tell what is wrong with it before a kernel has it.
 ///
@@ -22,7 +22,7 @@ const SOME_ARCH: &str = "sm_90";
 /// [`GpuError::Compile`] with the compiler's words and the lines of the user that they are about;
 /// [`GpuError::NvrtcNotPresent`] where nothing compiles CUDA.
 pub fn check_function(function: &CudaFunction) -> std::result::Result<(), GpuError> {
-    let place = place(function);
+    let place = place_of(&function.name);
     let invalid =
         |reason: String| GpuError::InvalidArgument { operation: "CREATE FUNCTION", reason };
     if let Some(cause) = function.error() {
@@ -42,8 +42,8 @@ pub fn check_function(function: &CudaFunction) -> std::result::Result<(), GpuErr
 }
 
 /// What a compiler calls the place of a user's lines.
-fn place(function: &CudaFunction) -> String {
-    format!("function {}", function.name)
+pub(super) fn place_of(name: &str) -> String {
+    format!("function {name}")
 }
 
 /// The C++ type of a parameter or result.
@@ -69,7 +69,7 @@ pub(super) fn define(text: &mut Writer, function: &CudaFunction) -> Result<()> {
     text.line("namespace user {");
     text.line(format!("HR_DEVICE {result} {name}({})", parameters.join(", ")));
     text.line("{");
-    text.line(format!("#line 1 \"{}\"", place(function)));
+    text.line(format!("#line 1 \"{}\"", place_of(&function.name)));
     function.body.lines().for_each(|line| text.line(line));
     text.line("#line 1 \"kernel\"");
     text.line("}");

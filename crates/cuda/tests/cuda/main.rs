@@ -21,4 +21,5 @@ mod prepared;
 mod shim;
 mod ssb;
 mod stream_speed;
+mod table_functions;
 mod timing;

@@ -1,4 +1,4 @@
-//! Pipelines, and sorts of their rows, as nodes of a plan.
+//! Pipelines, sorts of their rows, and calls of functions of tables, as nodes of a plan.
 //!
 //! ```text
 //! PipelineExec::execute ──► child plans' batches (async) ─┐
@@ -14,8 +14,10 @@ mod output;
 mod plan;
 mod served;
 mod stream;
+mod table_call;
 
 pub use order::OrderExec;
 pub use output::Output;
 pub use plan::PipelineExec;
 pub use stream::conform;
+pub use table_call::TableCallExec;

@@ -16,9 +16,9 @@ use headrace_pipeline::{ExecError, WhyNot};
 use headrace_runner::{
     ErrorClass, GpuService, Processor, Request, RunError, RunReport, Served, Settings, StreamTable,
 };
-use headrace_service::client::{self, Connection, Failure, HELLO_PATIENCE};
+use headrace_service::client::{self, Connection, Failure, HELLO_PATIENCE, RowSender};
 use headrace_service::place::user_folder;
-use headrace_service::protocol::{self, Files};
+use headrace_service::protocol::{self, Files, Finished, TableCall};
 
 /// With `auto`, a program that reads fewer bytes than this runs here: the cores are done before a few messages have gone to and fro.
 const SERVED_BYTES_MIN: u64 = 16 << 20;
@@ -48,7 +48,7 @@ fn find(
     token: &CancelToken,
 ) -> Option<Result<Found, (WhyNot, bool)>> {
     let folder = folder(settings)?;
-    let needs_gpu = program.cuda_functions().any(|(_, has_twin)| !has_twin);
+    let needs_gpu = needs_code(program);
     let is_small = || bytes(program, tables) < SERVED_BYTES_MIN;
     if settings.processor == Processor::Auto && !needs_gpu && is_small() {
         return None;
@@ -70,6 +70,11 @@ fn find(
     };
     let files = tables.iter().map(files).collect::<Result<_, _>>();
     Some(files.map(|files| Found { connection, files }))
+}
+
+/// Whether a program calls a function that has no twin.
+fn needs_code(program: &Program) -> bool {
+    program.cuda_functions().any(|(_, has_twin)| !has_twin)
 }
 
 /// Bytes of the columns that a program reads.
@@ -129,36 +134,84 @@ pub fn run(
         settings: settings.clone(),
         session: Some(std::process::id()),
     };
-    let mut answer = Answer {
-        emit,
-        began: Instant::now(),
-        held: Vec::new(),
-        has_emitted: false,
-        is_wanted: true,
-    };
+    let mut answer = Answer::new(emit);
     let ran = client::run_files(connection, run, &[], token, &mut |batch| answer.take(batch));
     if ran.is_ok() {
         answer.pass_on();
     }
     let Answer { has_emitted, is_wanted, .. } = answer;
     match ran {
-        Ok(finished) => {
-            let protocol::Finished { report, device, queued_ms, .. } = finished;
-            let served = Some(Served { pid, device, queued_ms });
-            Ok(Outcome::Ran(Box::new(RunReport { served, ..report })))
-        }
+        Ok(finished) => Ok(Outcome::Ran(Box::new(served(finished, pid)))),
         Err(_) if token.is_cancelled() || !is_wanted => Err(ExecError::Cancelled.into()),
+        // No other place has what the code answers: the service's own word is the reason.
+        Err(failure) if failure.class == Some(ErrorClass::Unsupported) && needs_code(program) => {
+            Err(error(failure))
+        }
         Err(failure) if failure.is_of_the_place() && !has_emitted => {
             let gpus_are_taken = failure.class.is_some();
             Ok(Outcome::NotThere { why: WhyNot::new(failure.message), gpus_are_taken })
         }
-        Err(failure) => {
-            if failure.class == Some(ErrorClass::Function) {
-                wait_for_the_next(settings, token);
-            }
-            Err(error(failure))
-        }
+        Err(failure) => Err(failed(failure, settings, token)),
     }
+}
+
+/// How a function of a table ran.
+pub enum Called {
+    /// The service called it.
+    Ran(Box<RunReport>),
+    /// It does not, for a reason.
+    NotThere(WhyNot),
+}
+
+/// The service that calls a function of a table, or why it cannot be asked; `None`: none is wanted, or none runs.
+pub fn service(settings: &Settings, token: &CancelToken) -> Option<Result<Connection, WhyNot>> {
+    match Connection::open(&folder(settings)?, HELLO_PATIENCE, token) {
+        Ok(connection) => Some(Ok(connection)),
+        Err(failure) if failure.is_absence && settings.gpu_service == GpuService::Auto => None,
+        Err(failure) => Some(Err(WhyNot::new(failure.message))),
+    }
+}
+
+/// Calls a function of a table by the service.
+///
+/// # Errors
+/// What the function does wrong, or that the service went away after the first rows.
+pub fn call(
+    connection: Connection,
+    asked: TableCall,
+    rows: &RowSender,
+    settings: &Settings,
+    token: &CancelToken,
+    emit: &(dyn Fn(RecordBatch) -> bool + Send + Sync),
+) -> Result<Called, RunError> {
+    let pid = connection.pid;
+    let mut answer = Answer::new(emit);
+    let ran = client::call(connection, asked, rows, token, &mut |batch| answer.take(batch));
+    if ran.is_ok() {
+        answer.pass_on();
+    }
+    match ran {
+        Ok(finished) => Ok(Called::Ran(Box::new(served(finished, pid)))),
+        Err(_) if token.is_cancelled() || !answer.is_wanted => Err(ExecError::Cancelled.into()),
+        Err(failure) if failure.is_of_the_place() && !answer.has_emitted => {
+            Ok(Called::NotThere(WhyNot::new(failure.message)))
+        }
+        Err(failure) => Err(failed(failure, settings, token)),
+    }
+}
+
+/// The report of what the service did.
+fn served(finished: Finished, pid: u32) -> RunReport {
+    let Finished { report, device, queued_ms, .. } = finished;
+    RunReport { served: Some(Served { pid, device, queued_ms }), ..report }
+}
+
+/// A failure that no other processor would mend.
+fn failed(failure: Failure, settings: &Settings, token: &CancelToken) -> RunError {
+    if failure.class == Some(ErrorClass::Function) {
+        wait_for_the_next(settings, token);
+    }
+    error(failure)
 }
 
 /// The rows of an answer as they come. Those of a short run are held back until its end. Another session's function may end the
@@ -171,7 +224,12 @@ struct Answer<'a> {
     is_wanted: bool,
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
+    fn new(emit: &'a (dyn Fn(RecordBatch) -> bool + Send + Sync)) -> Self {
+        let (held, began) = (Vec::new(), Instant::now());
+        Self { emit, began, held, has_emitted: false, is_wanted: true }
+    }
+
     /// Takes a batch; whether more are wanted.
     fn take(&mut self, batch: RecordBatch) -> bool {
         self.held.push(batch);

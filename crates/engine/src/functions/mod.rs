@@ -8,7 +8,7 @@
 //! - [`formats`], [`patterns`], [`numerals`], [`printf`]: what moments, numbers and texts look like.
 //! - [`choices`]: texts beside moments.
 //! - [`operators`]: intervals times numbers, and parts of JSON.
-//! - [`cuda`]: those that users write in CUDA.
+//! - [`cuda`], [`cuda_table`]: those that users write in CUDA.
 //! - [`distances`]: how alike fingerprints and vectors are.
 //! - [`counts`], [`products`]: aggregates; [`series`]: tables.
 //! - [`folds`], [`maps`]: lists as one value, and as maps.
@@ -25,6 +25,7 @@ mod calls;
 mod choices;
 mod counts;
 pub(crate) mod cuda;
+pub(crate) mod cuda_table;
 pub(crate) mod dates;
 mod distances;
 mod folds;

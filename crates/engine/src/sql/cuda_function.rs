@@ -2,8 +2,14 @@
 //!
 //! ```text
 //! CREATE [OR REPLACE] FUNCTION name(parameter type, ..) RETURNS type LANGUAGE cuda AS $$ body $$ [TWIN 'expression']
+//! CREATE [OR REPLACE] FUNCTION name(rows TABLE (column type, ..), parameter type, ..) RETURNS TABLE (column type, ..)
+//!     LANGUAGE cuda AS $$ body $$ [ROWS expression] [GRID expression] [BLOCK threads] [TWIN 'query']
 //! DROP FUNCTION [IF EXISTS] name
 //! ```
+//!
+//! Which parameters are columns, and what the twin calls their table, must be known when the body is compiled: so the table is
+//! a parameter with a name and columns of its own, as in the SQL standard's table parameters, and not the first columns of
+//! whatever a call gives.
 //!
 //! The clauses behind the parameters may stand in any order. The planner's parser knows no TWIN.
 
@@ -14,11 +20,42 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use headrace_ir::cuda_table::BLOCK_THREADS;
+
 use super::dialect;
 
 /// What is said of a CREATE FUNCTION that is none of these.
 const USAGE: &str = "CREATE [OR REPLACE] FUNCTION name(parameter type, ..) RETURNS type LANGUAGE cuda \
-                     AS $$ statements in CUDA C++ $$ [TWIN 'expression in SQL']";
+                     AS $$ statements in CUDA C++ $$ [TWIN 'expression in SQL']; of a table: FUNCTION name(rows TABLE \
+                     (column type, ..), parameter type, ..) RETURNS TABLE (column type, ..) .. [ROWS most that are emitted] \
+                     [GRID blocks] [BLOCK threads of a block] [TWIN 'query over rows']";
+
+/// Columns, or parameters.
+pub type Named = Vec<(String, DataType)>;
+
+/// What a function returns.
+pub enum Returns {
+    /// A value for each row.
+    Value(DataType),
+    /// A table, of a table.
+    Table(TableDefinition),
+}
+
+/// What a function of a table has beside others.
+pub struct TableDefinition {
+    /// What the table is called in its code and in its twin.
+    pub table: String,
+    /// The columns of that.
+    pub columns: Named,
+    /// The columns that it returns.
+    pub outputs: Named,
+    /// Most rows that it emits, an expression; without one, it writes one for each row of its table.
+    pub rows: Option<String>,
+    /// Blocks of its grid, an expression.
+    pub blocks: Option<String>,
+    /// Threads of a block.
+    pub block_threads: u32,
+}
 
 /// A statement about functions.
 pub enum FunctionStatement {
@@ -60,15 +97,15 @@ pub struct Definition {
     pub name: String,
     /// Whether it takes the place of another.
     pub or_replace: bool,
-    /// Names and types of its parameters.
-    pub parameters: Vec<(String, DataType)>,
-    /// The type of what it returns.
-    pub result: DataType,
+    /// Names and types of its parameters that are values.
+    pub parameters: Named,
+    /// What it returns.
+    pub returns: Returns,
     /// The statements in CUDA.
     pub body: String,
     /// Where its lines are counted from.
     pub first_line: String,
-    /// An expression over its parameters.
+    /// An expression over its parameters, or a query over its table.
     pub twin: Option<String>,
 }
 
@@ -129,34 +166,50 @@ impl Definition {
         };
         let parameters = parameters.into_iter().map(written).collect::<Result<_>>()?;
         let result = data_type(&result, &format!("what {name}() returns"), state)?;
-        Ok(Self { name, or_replace: true, parameters, result, body, first_line, twin })
+        let returns = Returns::Value(result);
+        Ok(Self { name, or_replace: true, parameters, returns, body, first_line, twin })
     }
 
     fn parse(parser: &mut Parser<'_>, or_replace: bool) -> Result<Self> {
         let name = name(&parser.parse_object_name(false)?)?;
         parser.expect_token(&Token::LParen)?;
-        let mut parameters = Vec::new();
+        let (mut table, mut parameters) = (None, Vec::new());
         while !parser.consume_token(&Token::RParen) {
-            if !parameters.is_empty() {
+            if table.is_some() || !parameters.is_empty() {
                 parser.expect_token(&Token::Comma)?;
             }
-            let name = parser.parse_identifier()?;
-            let name = match name.quote_style {
-                None => name.value.to_ascii_lowercase(),
-                Some(_) => name.value,
-            };
-            parameters.push((name, parser.parse_data_type()?));
+            let parameter = parameter_name(parser)?;
+            if !parser.parse_keyword(Keyword::TABLE) {
+                parameters.push((parameter, parser.parse_data_type()?));
+            } else if table.is_none() && parameters.is_empty() {
+                table = Some((parameter, columns(parser)?));
+            } else {
+                return plan_err!(
+                    "{name}() has a TABLE that is not its first parameter\nhint: {USAGE}"
+                );
+            }
         }
-        let (mut result, mut language, mut body, mut twin) = (None, None, None, None);
+        let (mut value, mut outputs, mut language, mut body, mut twin) =
+            (None, None, None, None, None);
+        let (mut rows, mut blocks, mut block_threads) = (None, None, None);
         loop {
             if parser.parse_keyword(Keyword::RETURNS) {
-                once("RETURNS", result.replace(parser.parse_data_type()?))?;
+                match parser.parse_keyword(Keyword::TABLE) {
+                    true => once("RETURNS", outputs.replace(columns(parser)?))?,
+                    false => once("RETURNS", value.replace(parser.parse_data_type()?))?,
+                }
             } else if parser.parse_keyword(Keyword::LANGUAGE) {
                 once("LANGUAGE", language.replace(parser.parse_identifier()?.value))?;
             } else if parser.parse_keyword(Keyword::AS) {
                 once("AS", body.replace(text(parser)?))?;
             } else if is_word(parser, "twin") {
                 once("TWIN", twin.replace(text(parser)?))?;
+            } else if is_word(parser, "rows") {
+                once("ROWS", rows.replace(parser.parse_expr()?.to_string()))?;
+            } else if is_word(parser, "grid") {
+                once("GRID", blocks.replace(parser.parse_expr()?.to_string()))?;
+            } else if is_word(parser, "block") {
+                once("BLOCK", block_threads.replace(parser.parse_literal_uint()?))?;
             } else {
                 break;
             }
@@ -170,11 +223,55 @@ impl Definition {
                  functions in Python are those of Connection.create_function"
             );
         }
-        let (result, body) =
-            (result.ok_or_else(|| missing("RETURNS"))?, body.ok_or_else(|| missing("AS"))?);
+        let body = body.ok_or_else(|| missing("AS"))?;
+        let has_launch = rows.is_some() || blocks.is_some() || block_threads.is_some();
+        let returns = match (table, value, outputs) {
+            (_, None, None) => return Err(missing("RETURNS")),
+            (_, Some(_), Some(_)) => return plan_err!("RETURNS stands twice\nhint: {USAGE}"),
+            (None, Some(value), None) if !has_launch => Returns::Value(value),
+            (Some((table, columns)), None, Some(outputs)) => {
+                let threads = block_threads.map_or(Ok(BLOCK_THREADS), u32::try_from);
+                let block_threads = threads.unwrap_or(u32::MAX);
+                Returns::Table(TableDefinition {
+                    table,
+                    columns,
+                    outputs,
+                    rows,
+                    blocks,
+                    block_threads,
+                })
+            }
+            _ => {
+                return plan_err!(
+                    "{name}() is half a function of a table: such a one has a TABLE as its first parameter, and RETURNS \
+                     TABLE; ROWS, GRID and BLOCK are its own\nhint: {USAGE}"
+                );
+            }
+        };
         let first_line = BEHIND_DOLLARS.to_string();
-        Ok(Self { name, or_replace, parameters, result, body, first_line, twin })
+        Ok(Self { name, or_replace, parameters, returns, body, first_line, twin })
     }
+}
+
+/// Names and types in parentheses.
+fn columns(parser: &mut Parser<'_>) -> Result<Named> {
+    parser.expect_token(&Token::LParen)?;
+    let mut columns = Vec::new();
+    loop {
+        columns.push((parameter_name(parser)?, parser.parse_data_type()?));
+        if parser.consume_token(&Token::RParen) {
+            return Ok(columns);
+        }
+        parser.expect_token(&Token::Comma)?;
+    }
+}
+
+fn parameter_name(parser: &mut Parser<'_>) -> Result<String> {
+    let name = parser.parse_identifier()?;
+    Ok(match name.quote_style {
+        None => name.value.to_ascii_lowercase(),
+        Some(_) => name.value,
+    })
 }
 
 /// The one type that a text is.
@@ -254,6 +351,53 @@ mod tests {
         assert!(matches!(dropped, Some(FunctionStatement::Drop { if_exists: true, .. })));
         for other in ["select 1", "create table function(a int)", "drop table function", "create"] {
             assert!(of(other).unwrap().is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn functions_of_tables_are_read_with_columns_and_grid() {
+        let text = "create function near(P table (x double, \"Y\" float[3]), k bigint) returns table (a bigint) \
+                    language cuda block 64 as $$ emit(1); $$ rows 2 * rows + k grid 132 twin 'select 1'";
+        let Some(FunctionStatement::Create(made)) = of(text).unwrap() else { panic!("{text}") };
+        let Returns::Table(table) = made.returns else { panic!("{text}") };
+        assert_eq!((table.table.as_str(), table.columns.len(), table.block_threads), ("p", 2, 64));
+        assert_eq!(table.columns[1].0, "Y");
+        assert_eq!(
+            (table.rows.as_deref(), table.blocks.as_deref()),
+            (Some("2 * rows + k"), Some("132"))
+        );
+        assert_eq!((made.parameters.len(), table.outputs.len()), (1, 1));
+        for (text, cause) in [
+            (
+                "create function f(t table (x int)) returns int language cuda as ''",
+                "half a function",
+            ),
+            (
+                "create function f(x int) returns table (x int) language cuda as ''",
+                "half a function",
+            ),
+            ("create function f(x int) returns int language cuda as '' rows 3", "half a function"),
+            (
+                "create function f(x int, t table (x int)) returns table (x int) language cuda as ''",
+                "not its first",
+            ),
+            (
+                "create function f(t table (x int), u table (x int)) returns table (x int) language cuda as ''",
+                "not its first",
+            ),
+            ("create function f(t table ()) returns table (x int) language cuda as ''", "Expected"),
+            (
+                "create function f(t table (x int)) returns table (x int) returns int language cuda as ''",
+                "twice",
+            ),
+            (
+                "create function f(t table (x int)) returns table (x int) language cuda as '' rows 1 rows 2",
+                "twice",
+            ),
+            ("create function f(t table (x int)) language cuda as ''", "no RETURNS"),
+        ] {
+            let Err(error) = of(text) else { panic!("{text}") };
+            assert!(error.to_string().contains(cause), "{text}: {error}");
         }
     }
 

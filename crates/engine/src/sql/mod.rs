@@ -34,6 +34,7 @@ mod rows_asked;
 mod settings;
 mod sugar;
 mod summarize;
+mod table_calls;
 mod text;
 mod turned;
 mod types;
@@ -151,6 +152,7 @@ impl Parsed {
             statement = parse(SHOW_TABLES, state)?;
         }
         change(&mut statement, |inner| {
+            table_calls::spell_out(inner, state)?;
             deep_expressions::check(inner)?;
             walk::change_all(inner, &mut FromFirst);
             hidden_tables::rename(inner);
@@ -197,6 +199,14 @@ impl Parsed {
                 _ => Ok(None),
             },
             _ => Ok(None),
+        }
+    }
+
+    /// Whether it is a query.
+    pub fn is_query(&self) -> bool {
+        match &self.statement {
+            DFStatement::Statement(inner) => matches!(inner.as_ref(), Statement::Query(_)),
+            _ => false,
         }
     }
 

@@ -26,6 +26,7 @@ mod review;
 mod shared;
 mod spill;
 mod ssb;
+mod table_functions;
 mod tables;
 mod texts;
 mod wide;

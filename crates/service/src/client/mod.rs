@@ -16,7 +16,7 @@ use headrace_runner::ErrorClass;
 use crate::protocol::{Frame, ProtocolError, Reply};
 
 pub use connection::{Connection, HELLO_PATIENCE, Lease};
-pub use run::{Owner, RowSender, run, run_files};
+pub use run::{Owner, RowSender, call, run, run_files};
 pub use start::{Failed, Start};
 pub use stop::stop;
 

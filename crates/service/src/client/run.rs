@@ -9,12 +9,13 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use headrace_flow::CancelToken;
 use headrace_format::heap::Block;
+use headrace_ir::TableLaunch;
 
 use super::connection::Connection;
 use super::{Failure, Wanted, surprised};
 use crate::outbox::{Body, Outbox};
 use crate::protocol::{
-    self, Ask, Finished, Frame, ProtocolError, Reply, Run, Tables, WINDOW_BATCHES,
+    self, Ask, Finished, Frame, ProtocolError, Reply, Run, TableCall, Tables, WINDOW_BATCHES,
 };
 
 /// Bytes per read.
@@ -99,6 +100,16 @@ impl RowSender {
         Ok(())
     }
 
+    /// There are no more rows of a table: a function is called with them.
+    pub fn launch(&self, shape: TableLaunch) {
+        self.outbox.push_bulk(Ask::Launch(shape), Body::NONE);
+    }
+
+    /// Whether rows are no longer taken: the run is over.
+    pub fn is_abandoned(&self) -> bool {
+        self.outbox.is_abandoned()
+    }
+
     /// There are no more rows.
     pub fn finish(&self) {
         self.outbox.push_bulk(Ask::EndOfRows, Body::NONE);
@@ -133,11 +144,41 @@ pub fn run(
     token: &CancelToken,
     emit: &mut dyn FnMut(RecordBatch) -> bool,
 ) -> Result<Finished, Failure> {
+    let first = |socket: &UnixStream| ask(socket, run, batches);
+    talk(&connection, first, rows, owner, token, emit)
+}
+
+/// Calls a function of a table, with the calling thread and a writing one. Its rows come from `rows`, on a third. Batches of the
+/// answer go to `emit`, which says whether to continue.
+///
+/// # Errors
+/// [`Failure`]: the emitted rows are not the answer.
+pub fn call(
+    connection: Connection,
+    asked: TableCall,
+    rows: &RowSender,
+    token: &CancelToken,
+    emit: &mut dyn FnMut(RecordBatch) -> bool,
+) -> Result<Finished, Failure> {
+    let first =
+        |mut socket: &UnixStream| protocol::write(&mut socket, &Ask::Call(Box::new(asked)), &[]);
+    talk(&connection, first, rows, &Nobody, token, emit)
+}
+
+/// Says what comes first on a thread of its own, then what is given to it; hears the answer on this one.
+fn talk(
+    connection: &Connection,
+    first: impl FnOnce(&UnixStream) -> Result<(), ProtocolError> + Send,
+    rows: &RowSender,
+    owner: &dyn Owner,
+    token: &CancelToken,
+    emit: &mut dyn FnMut(RecordBatch) -> bool,
+) -> Result<Finished, Failure> {
     let socket = &connection.socket;
     std::thread::scope(|scope| {
         let writer = std::thread::Builder::new().name("headrace-rows".into());
         let written = writer.spawn_scoped(scope, || {
-            ask(socket, run, batches)?;
+            first(socket)?;
             rows.outbox.write_to(socket)
         });
         let written =

@@ -15,12 +15,12 @@ use arrow_array::{Int32Array, RecordBatch};
 use arrow_schema::{DataType as ArrowType, Field, Schema};
 use headrace_flow::CancelToken;
 use headrace_format::heap;
-use headrace_ir::{CudaFunction, DataType, Expr, NamedExpr, Step};
+use headrace_ir::{CudaFunction, CudaTableFunction, DataType, Expr, NamedExpr, Step};
 use headrace_runner::ErrorClass;
 use headrace_service::SOCKET_NAME;
-use headrace_service::client::{Connection, Start};
+use headrace_service::client::{self, Connection, RowSender, Start};
 use headrace_service::outbox::{Body, Outbox};
-use headrace_service::protocol::{self, Ask};
+use headrace_service::protocol::{self, Ask, TableCall};
 
 #[allow(dead_code)]
 #[path = "../../../format/src/heap/tests/build.rs"]
@@ -227,6 +227,39 @@ fn functions_in_cuda_are_its_owners_or_nobodys() {
             }
         }
         assert_eq!(asked(&[]).unwrap().1, expected(), "{options:?}: a run without functions");
+    }
+}
+
+/// Before any row is sent: who is refused has lost nothing, and may answer by a twin.
+#[test]
+fn a_call_of_a_table_that_nobody_runs_is_refused_at_once() {
+    let function = CudaTableFunction {
+        name: "all".into(),
+        table: "t".into(),
+        columns: vec![("number".into(), DataType::Int32)],
+        parameters: vec![],
+        outputs: vec![("number".into(), DataType::Int32)],
+        emits: false,
+        block_threads: 128,
+        body: "if (thread < t.rows) put(thread, t.number[thread]);".into(),
+    };
+    let call = TableCall { function, parameters: vec![], timeout_ms: 60_000, session: None };
+    for (options, cause) in [
+        (&[][..], "started with --processor cpu"),
+        (&["--cuda-functions", "off"], "started with --cuda-functions off"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let _service = Service::start(folder.path(), options);
+        let (rows, token) = (RowSender::default(), CancelToken::new());
+        let asked = client::call(open(folder.path()), call.clone(), &rows, &token, &mut |_| true);
+        let failure = asked.unwrap_err();
+        assert!(failure.message.contains(cause), "{options:?}: {failure}");
+        assert_eq!(failure.class, Some(ErrorClass::Unsupported), "{failure}");
+        assert!(failure.is_of_the_place() && rows.is_abandoned());
+        // Whoever still sends waits for nobody.
+        let batch = RecordBatch::new_empty(Schema::empty().into());
+        (0..20).for_each(|_| assert!(rows.offer(batch.clone(), PATIENCE).is_ok()));
+        open(folder.path());
     }
 }
 

@@ -27,6 +27,7 @@ mod listed;
 
 pub use columns::Columns;
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -42,7 +43,7 @@ use datafusion::logical_expr::{Aggregate, Distinct, EmptyRelation, Expr, Logical
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 
 use listed::Listed;
 
@@ -288,8 +289,22 @@ fn is_aggregate(expr: &Expr) -> bool {
 }
 
 /// Makes physical plans, in which long lists are what they stand for.
-#[derive(Debug)]
-pub struct Restoring;
+pub struct Restoring {
+    planner: DefaultPhysicalPlanner,
+}
+
+impl Restoring {
+    /// One that knows these planners of nodes.
+    pub fn with(planners: Vec<Arc<dyn ExtensionPlanner + Send + Sync>>) -> Self {
+        Self { planner: DefaultPhysicalPlanner::with_extension_planners(planners) }
+    }
+}
+
+impl fmt::Debug for Restoring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Restoring")
+    }
+}
 
 #[async_trait]
 impl QueryPlanner for Restoring {
@@ -298,7 +313,7 @@ impl QueryPlanner for Restoring {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::default();
+        let planner = &self.planner;
         if !plan.exists(|node| Ok(Listed::of(node).is_some()))? {
             return planner.create_physical_plan(plan, session).await;
         }
