@@ -20,6 +20,7 @@ use headrace_pipeline::bound::{BoundExpr, BoundProbe};
 
 use crate::codegen::generator::Generator;
 use crate::codegen::payload::Appended;
+use crate::codegen::plan::pairs::{CountedPairs, CountedWith};
 use crate::codegen::refusal::{Result, refuse};
 use crate::codegen::value::Held;
 use crate::tables::BuildPiece;
@@ -39,8 +40,11 @@ impl Generator<'_> {
         self.find_hashed(step, probe, &[], false, Some(&chain))?;
         self.body.close();
         self.body.close();
-        if let Some(pairs) = self.shared.pairs.filter(|pairs| pairs.step == step) {
-            return self.walk_pairs(pairs, probe, &chain);
+        if let Some(CountedPairs { own, width, with: CountedWith::Rows { step: at, column, .. } }) =
+            self.shared.pairs
+            && at == step
+        {
+            return self.walk_pairs((own, width), (step, column), probe, &chain);
         }
         match probe.kind {
             ProbeKind::Inner => self.walk_inner(step, probe, &chain),

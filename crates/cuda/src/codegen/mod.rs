@@ -85,7 +85,7 @@ impl CudaProgram {
 
     /// Whether the pipeline has pairs of rows whose common bits warps could count, given the room.
     pub(crate) fn may_count_pairs(bound: &Bound) -> bool {
-        CountedPairs::of(bound).is_some()
+        CountedPairs::with_rows(bound).is_some()
     }
 
     /// Generates the kernel of `bound` for segments of `layout`.

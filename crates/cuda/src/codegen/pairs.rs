@@ -1,4 +1,5 @@
-//! All pairs of the rows with those of a build, whose common bits the threads of a warp count together (`pairs.cuh`).
+//! Common bits that the threads of a warp count together (`pairs.cuh`): of a column and a constant where the column is loaded, and
+//! of all pairs of the rows with those of a build.
 //!
 //! ```text
 //! hr::Pairs<ROWS, 128> pairs(..)
@@ -13,7 +14,7 @@ use headrace_ir::Function;
 use headrace_pipeline::bound::{BoundExpr, BoundProbe};
 
 use crate::codegen::generator::Generator;
-use crate::codegen::plan::pairs::CountedPairs;
+use crate::codegen::plan::pairs::{CountedPairs, CountedWith};
 use crate::codegen::plan::shared::SharedItem;
 use crate::codegen::refusal::Result;
 use crate::fields::SegmentField;
@@ -22,20 +23,19 @@ use crate::tables::BuildPiece;
 /// The variable with the counts.
 const PAIRS: &str = "pairs";
 
+/// Where warps count.
+const COUNTS: &str = "shared_counts";
+
 impl Generator<'_> {
     /// A probe whose rows are counted; `chain` has the first of them for each row.
     pub(super) fn walk_pairs(
         &mut self,
-        pairs: CountedPairs,
+        (own, width): (usize, usize),
+        (step, column): (usize, usize),
         probe: &BoundProbe,
         chain: &str,
     ) -> Result<()> {
-        let CountedPairs { step, own, column, width, .. } = pairs;
-        let shared = self.names.unique("shared_pairs");
-        let entries = &mut self.shared.entries;
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.item == SharedItem::Pairs) {
-            entry.name = Some(shared.clone());
-        }
+        let shared = self.counts_place();
         let values = self.segment_field(SegmentField::Values(own), "paired_values");
         let theirs = self.piece(step, BuildPiece::Payload(column), "u8");
         let next = self.piece(step, BuildPiece::HashNext, "u32");
@@ -60,13 +60,42 @@ impl Generator<'_> {
         }
     }
 
+    /// Where warps count.
+    fn counts_place(&mut self) -> &'static str {
+        let entries = &mut self.shared.entries;
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.item == SharedItem::Pairs) {
+            entry.name = Some(COUNTS.into());
+        }
+        COUNTS
+    }
+
+    /// Counts the bits that a column which is loaded has in common with a constant, if they are to be.
+    pub(super) fn count_likeness(&mut self, own: usize, values: &str) -> Result<()> {
+        let Some(CountedPairs { own: of, width, with: CountedWith::Constant(bytes) }) =
+            self.shared.pairs.clone()
+        else {
+            return Ok(());
+        };
+        if of != own {
+            return Ok(());
+        }
+        let shared = self.counts_place();
+        let ones: u32 = bytes.iter().map(|byte| byte.count_ones()).sum();
+        let ones = self.constant(ones.into(), "u32", "counted_ones");
+        let constant = self.bytes_literal(&bytes, "counted")?;
+        self.body.line(format!(
+            "const hr::Likeness<ROWS, {width}> {PAIRS}({shared}, {values}, row, rows, {constant}, {ones});"
+        ));
+        Ok(())
+    }
+
     /// The value of a function of two values whose bits are counted.
     pub(super) fn counted_pair(
         &self,
         function: Function,
         arguments: &[BoundExpr],
     ) -> Option<String> {
-        let is_counted = self.shared.pairs?.is_of(function, arguments);
+        let is_counted = self.shared.pairs.as_ref()?.is_of(function, arguments);
         is_counted.then(|| format!("{PAIRS}.{}(r)", function.name()))
     }
 }

@@ -92,7 +92,7 @@ pub struct Names {
 /// What the generated code declares beside what it asks a name for.
 const RESERVED: &str = "p r s row rows alive group tile segment shared slot found hit replica digit output at \
     segments tiles error rows_used group_count shared_memory code key matched null_key run stride first_group \
-    queue queued taken pairs paired all_alive together turn first first_row end run_end hits key_words group_texts";
+    queue queued taken shared_counts pairs paired all_alive together turn first first_row end run_end hits key_words group_texts";
 
 impl Names {
     /// Takes a name away.

@@ -71,6 +71,7 @@ impl Generator<'_> {
         let width = self.constant(width as u64, "u32", &format!("{name}_width"));
         self.body.line(format!("hr::Text {name}[ROWS];"));
         self.body.line(format!("hr::load_bytes({name}, {values}, {width}, row, rows);"));
+        self.count_likeness(register, &values)?;
         let valid = self.load_validity(register, &name)?;
         self.held[register] = Held::Array { name, valid };
         Ok(())

@@ -47,7 +47,7 @@ pub(crate) struct SharedPlan {
     pub(crate) bytes: u32,
     /// Tables that rows look into before they are taken one by one.
     pub(crate) builds: usize,
-    /// Columns whose pairs are counted there.
+    /// What is counted there.
     pub(crate) pairs: Option<CountedPairs>,
 }
 
@@ -76,10 +76,12 @@ impl SharedPlan {
         }
         // Rows that are taken one by one lie anywhere.
         let pairs = CountedPairs::of(bound).filter(|_| queue_step.is_none());
-        let pairs_bytes = CountedPairs::shared_bytes(tuning);
-        if pairs.is_some() && plan.fits(pairs_bytes, u64::from(tuning.shared_bytes_max)) {
-            plan.add(SharedItem::Pairs, pairs_bytes);
-            plan.pairs = pairs;
+        if let Some(pairs) = pairs {
+            let bytes = pairs.shared_bytes(tuning);
+            if plan.fits(bytes, u64::from(tuning.shared_bytes_max)) {
+                plan.add(SharedItem::Pairs, bytes);
+                plan.pairs = Some(pairs);
+            }
         }
         let mut rate = 1.0;
         for (step, kind) in bound.steps.iter().enumerate() {
