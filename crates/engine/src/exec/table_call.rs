@@ -19,15 +19,14 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{Distribution, EquivalenceProperties, OrderingRequirements};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties};
 use datafusion::physical_plan::distribution_requirements::InputDistributionRequirements;
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
-    PhysicalExpr, PlanProperties,
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
 };
 use futures::{StreamExt, TryStreamExt};
 use headrace_flow::CancelToken;
@@ -61,8 +60,6 @@ pub struct TableCallExec {
     values: Vec<ScalarValue>,
     /// Its rows, then those of its twin, if it has one.
     inputs: Vec<Arc<dyn ExecutionPlan>>,
-    /// The order that its rows came in when they were planned: an ORDER BY in its argument is meant.
-    order: Option<OrderingRequirements>,
     properties: Arc<PlanProperties>,
     report: Arc<Mutex<Option<RunReport>>>,
 }
@@ -82,9 +79,8 @@ impl TableCallExec {
             EmissionType::Final,
             Boundedness::Bounded,
         ));
-        let order = rows.output_ordering().cloned().map(OrderingRequirements::from);
         let inputs = [rows].into_iter().chain(twin).collect();
-        Self { settings, function, values, inputs, order, properties, report: Arc::default() }
+        Self { settings, function, values, inputs, properties, report: Arc::default() }
     }
 
     /// What the last run did; `None` before its end.
@@ -349,11 +345,6 @@ impl ExecutionPlan for TableCallExec {
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
         InputDistributionRequirements::new(vec![Distribution::SinglePartition; self.inputs.len()])
-    }
-
-    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        let of_twin = self.inputs.iter().skip(1).map(|_| None);
-        [self.order.clone()].into_iter().chain(of_twin).collect()
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {

@@ -73,6 +73,13 @@ fn call(
     let Some(SqlExpr::Subquery(subquery)) = values.next() else {
         return plan_err!("{name}() has no table as its first argument\n{}", usage());
     };
+    // The planner leaves it out of a subquery, and the rows would come in any order.
+    if subquery.order_by.is_some() && subquery.limit_clause.is_none() && subquery.fetch.is_none() {
+        return plan_err!(
+            "the rows of {name}() have no order, whatever ORDER BY its argument has\n\
+             hint: row_number() OVER (ORDER BY ..) as a column of its table"
+        );
+    }
     let rows = context.plan(TableFactor::Derived {
         lateral: false,
         subquery,
