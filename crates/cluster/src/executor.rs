@@ -29,7 +29,7 @@ use crate::settings::{MESSAGE_BYTES_MAX, connecting, greeted, session_config};
 /// # Errors
 /// There is no scheduler, or one of another version; the address is not this machine's, or taken.
 pub async fn serve(args: &ExecutorArgs) -> Result<(), String> {
-    check_listen(args.listen)?;
+    check_listen(args.listen, args.insecure_network)?;
     greeted(args.scheduler).await?;
     let failed =
         |error: &dyn std::fmt::Display| format!("cannot listen at {}: {error}", args.listen);

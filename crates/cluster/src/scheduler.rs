@@ -33,7 +33,7 @@ const NO_EXECUTORS_S: u64 = 60;
 /// # Errors
 /// The address is not this machine's, or taken.
 pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
-    check_listen(args.listen)?;
+    check_listen(args.listen, args.insecure_network)?;
     let failed =
         |error: &dyn std::fmt::Display| format!("cannot listen at {}: {error}", args.listen);
     let listener = TcpListener::bind(args.listen).await.map_err(|error| failed(&error))?;
@@ -64,7 +64,8 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let service = InterceptedService::new(service, check);
-    eprintln!("scheduler at {place} for this machine");
+    let who = if place.ip().is_loopback() { "this machine" } else { "whoever reaches it" };
+    eprintln!("scheduler at {place} for {who}");
     let served = Server::builder().add_service(service);
     let served = served.serve_with_incoming(TcpListenerStream::new(listener));
     served.await.map_err(|error| broken(&error))
