@@ -53,11 +53,15 @@ def _ended_with_parent(parent: int, groups: list) -> None:
         (group / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def spawn(command: list, groups=(), **more) -> subprocess.Popen:
-    """Starts a process that ends with this one, and hears no Ctrl-C."""
+def bound(command: list, groups=(), **more) -> subprocess.Popen:
+    """Starts a process that ends with this one."""
     parent = os.getpid()
-    start = lambda: _ended_with_parent(parent, list(groups))  # noqa: E731
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=start, **more)
+    return subprocess.Popen(command, preexec_fn=lambda: _ended_with_parent(parent, list(groups)), **more)
+
+
+def spawn(command: list, groups=(), **more) -> subprocess.Popen:
+    """The same of one that hears no Ctrl-C, and has no input."""
+    return bound(command, groups, stdin=subprocess.DEVNULL, start_new_session=True, **more)
 
 
 def ended(process: subprocess.Popen) -> None:
@@ -179,6 +183,14 @@ class Network:
         return holder
 
     def close(self) -> None:
+        """What a command has left running in them goes with them."""
+        own = {os.readlink(f"/proc/{holder.pid}/ns/net") for holder in self.holders if holder.poll() is None}
+        for process in pathlib.Path("/proc").iterdir():
+            try:
+                if os.readlink(process / "ns/net") in own:
+                    os.kill(int(process.name), signal.SIGKILL)
+            except (OSError, ValueError):
+                continue
         for holder in self.holders:
             ended(holder)
 

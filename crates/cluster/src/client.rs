@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ballista_core::client::BallistaClient;
 use ballista_core::error::BallistaError;
@@ -24,6 +24,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::TryStreamExt;
 use tokio::runtime::Handle;
+use tonic::Code;
 use tonic::transport::Channel;
 use uuid::Uuid;
 
@@ -34,6 +35,9 @@ use crate::settings::{MESSAGE_BYTES_MAX, greeted, session_config};
 const ASK_INTERVAL_MIN: Duration = Duration::from_millis(2);
 const ASK_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
+/// How long a scheduler may not know a job that it has taken.
+const KNOWN_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How long the end of a process waits until schedulers know that its jobs are over.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -42,6 +46,7 @@ static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// A job.
 pub struct Job {
+    address: SocketAddr,
     scheduler: SchedulerGrpcClient<Channel>,
     id: String,
     session: String,
@@ -54,9 +59,9 @@ impl Job {
     ///
     /// # Errors
     /// There is no scheduler, or it does not take the plan.
-    pub async fn submit(scheduler: SocketAddr, plan: Vec<u8>) -> Result<Self> {
+    pub async fn submit(address: SocketAddr, plan: Vec<u8>) -> Result<Self> {
         let mut scheduler =
-            greeted(scheduler).await.map_err(|cause| exec_datafusion_err!("{cause}"))?;
+            greeted(address).await.map_err(|cause| exec_datafusion_err!("{cause}"))?;
         // Each has a session of its own there, with nothing of another one's.
         let session = Uuid::new_v4().to_string();
         let mut request = tonic::Request::new(ExecuteQueryParams {
@@ -75,7 +80,7 @@ impl Job {
             None => return Err(heard(exec_datafusion_err!("the scheduler said nothing"))),
         };
         OPEN.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { scheduler, id, session, runtime: Handle::current() })
+        Ok(Self { address, scheduler, id, session, runtime: Handle::current() })
     }
 
     /// Waits until it is done; returns where its rows are.
@@ -84,19 +89,43 @@ impl Job {
     /// Why it failed.
     pub async fn done(&mut self) -> Result<Vec<PartitionLocation>> {
         let mut interval = ASK_INTERVAL_MIN;
+        // A scheduler may hear of a job a moment after it has taken it.
+        let mut known_until = Instant::now() + KNOWN_PATIENCE;
         loop {
             let asked = GetJobStatusParams { job_id: self.id.clone() };
-            let told = self.scheduler.get_job_status(asked).await.map_err(failed)?;
+            let told = self.scheduler.get_job_status(asked).await;
+            let told = told.map_err(|status| self.failed(&status))?;
             match told.into_inner().status.and_then(|status| status.status) {
                 Some(Status::Failed(job)) => {
                     return Err(heard(exec_datafusion_err!("{}", job.error)));
                 }
                 Some(Status::Successful(job)) => return Ok(job.partition_location),
-                Some(Status::Queued(_) | Status::Running(_)) | None => {}
+                Some(Status::Queued(_) | Status::Running(_)) => known_until = Instant::now(),
+                None if Instant::now() > known_until => {
+                    return Err(self.lost("it has been started again"));
+                }
+                None => {}
             }
             tokio::time::sleep(interval).await;
             interval = (2 * interval).min(ASK_INTERVAL_MAX);
         }
+    }
+}
+
+impl Job {
+    fn failed(&self, status: &tonic::Status) -> DataFusionError {
+        match status.code() {
+            Code::Unavailable | Code::Unknown => self.lost(status.message()),
+            _ => failed(status.clone()),
+        }
+    }
+
+    /// A scheduler that ends forgets its jobs; one that comes in its place has never heard of them.
+    fn lost(&self, cause: &str) -> DataFusionError {
+        exec_datafusion_err!(
+            "{}: the scheduler is lost, and the query with it: {cause}\nhint: run the query again",
+            self.address
+        )
     }
 }
 
