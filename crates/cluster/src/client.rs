@@ -31,7 +31,9 @@ use uuid::Uuid;
 use crate::failure::heard;
 use crate::settings::{MESSAGE_BYTES_MAX, greeted, session_config};
 
-/// How long is waited between two questions whether a job is done: longer and longer.
+/// How long is waited between two questions whether a job is done: a twentieth of the time that it has taken, so that the end of a
+/// short one is soon known, and a long one is not often asked for.
+const ASK_INTERVAL_PART: u32 = 20;
 const ASK_INTERVAL_MIN: Duration = Duration::from_millis(2);
 const ASK_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
@@ -88,7 +90,7 @@ impl Job {
     /// # Errors
     /// Why it failed.
     pub async fn done(&mut self) -> Result<Vec<PartitionLocation>> {
-        let mut interval = ASK_INTERVAL_MIN;
+        let began = Instant::now();
         // A scheduler may hear of a job a moment after it has taken it.
         let mut known_until = Instant::now() + KNOWN_PATIENCE;
         loop {
@@ -106,8 +108,8 @@ impl Job {
                 }
                 None => {}
             }
-            tokio::time::sleep(interval).await;
-            interval = (2 * interval).min(ASK_INTERVAL_MAX);
+            let interval = began.elapsed() / ASK_INTERVAL_PART;
+            tokio::time::sleep(interval.clamp(ASK_INTERVAL_MIN, ASK_INTERVAL_MAX)).await;
         }
     }
 }

@@ -105,3 +105,68 @@ fn newest(places: &[PartitionLocation]) -> Vec<PartitionLocation> {
     let newest = places.iter().rev().filter(|place| seen.insert(place.partition_id.partition_id));
     newest.cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use ballista_core::serde::scheduler::{ExecutorMetadata, PartitionId, PartitionStats};
+    use datafusion::arrow::datatypes::Schema;
+    use datafusion::physical_plan::Partitioning;
+
+    use super::*;
+
+    /// The output of a partition, by a task of an executor.
+    fn place(
+        stage_id: usize,
+        partition_id: usize,
+        executor: &str,
+        task: usize,
+    ) -> PartitionLocation {
+        let executor_meta = ExecutorMetadata {
+            id: executor.into(),
+            host: "127.0.0.1".into(),
+            port: 1,
+            grpc_port: 1,
+            specification: Default::default(),
+            os_info: Default::default(),
+        };
+        PartitionLocation {
+            map_partition_id: task,
+            partition_id: PartitionId { job_id: "job".into(), stage_id, partition_id },
+            executor_meta,
+            partition_stats: PartitionStats::default(),
+            file_id: None,
+            is_sort_shuffle: false,
+        }
+    }
+
+    /// Executors of the places that are read, as another process has them, by partition.
+    fn read(stage: usize, places: Vec<Vec<PartitionLocation>>) -> Vec<Vec<String>> {
+        let partitioning = Partitioning::UnknownPartitioning(places.len());
+        let schema = Arc::new(Schema::empty());
+        let reader = ShuffleReaderExec::try_new(stage, places, schema, partitioning).unwrap();
+        let (codec, context) = (ClusterCodec::default(), TaskContext::default());
+        let mut bytes = Vec::new();
+        let converter = datafusion_proto::physical_plan::DefaultPhysicalProtoConverter {};
+        codec.try_encode(Arc::new(reader), &mut bytes, &converter).unwrap();
+        let node = codec.try_decode(&bytes, &[], &context, &converter).unwrap();
+        let partitions = &node.downcast_ref::<ShuffleReaderExec>().unwrap().partition;
+        let of = |places: &Vec<PartitionLocation>| {
+            places.iter().map(|place| place.executor_meta.id.clone()).collect()
+        };
+        partitions.iter().map(of).collect()
+    }
+
+    #[test]
+    fn what_an_earlier_attempt_at_a_stage_has_made_is_not_read_again() {
+        let places = |stage| {
+            vec![
+                vec![place(stage, 0, "old", 3), place(stage, 0, "new", 0)],
+                vec![place(stage, 1, "new", 1)],
+            ]
+        };
+        assert_eq!(read(2, places(2)), [["new"], ["new"]]);
+        // Each task of the first stage has an output for every reader.
+        assert_eq!(read(1, places(1)), [&["old", "new"][..], &["new"]]);
+    }
+}

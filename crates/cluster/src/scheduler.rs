@@ -9,6 +9,7 @@ use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::create_scheduler;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
@@ -18,6 +19,7 @@ use crate::args::{SchedulerArgs, check_listen};
 use crate::codec::ClusterCodec;
 use crate::settings::{MESSAGE_BYTES_MAX, connecting, session_config};
 use crate::version::check_client;
+use crate::waiting::Waiting;
 
 /// Attempts at a task whose reading failed.
 const TASK_ATTEMPTS: usize = 4;
@@ -38,6 +40,8 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
         |error: &dyn std::fmt::Display| format!("cannot listen at {}: {error}", args.listen);
     let listener = TcpListener::bind(args.listen).await.map_err(|error| failed(&error))?;
     let place = listener.local_addr().map_err(|error| failed(&error))?;
+    let work = Arc::new(Notify::new());
+    let told = Arc::clone(&work);
     let config = SchedulerConfig {
         external_host: place.ip().to_string(),
         bind_host: place.ip().to_string(),
@@ -53,6 +57,7 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
         override_config_producer: Some(Arc::new(session_config)),
         override_physical_codec: Some(Arc::new(ClusterCodec::default())),
         override_create_grpc_client_endpoint: Some(connecting()),
+        on_work_available: Some(Arc::new(move |_| told.notify_waiters())),
         ..SchedulerConfig::default()
     };
     let broken = |error: &dyn std::fmt::Display| format!("the scheduler cannot start: {error}");
@@ -60,7 +65,8 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
     let cluster = BallistaCluster::new_from_config(&config).await.map_err(|e| broken(&e))?;
     let scheduler =
         create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await;
-    let service = SchedulerGrpcServer::new(scheduler.map_err(|error| broken(&error))?)
+    let scheduler = scheduler.map_err(|error| broken(&error))?;
+    let service = SchedulerGrpcServer::new(Waiting::new(scheduler, work))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let service = InterceptedService::new(service, check);
