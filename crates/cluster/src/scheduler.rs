@@ -7,13 +7,16 @@ use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::create_scheduler;
+use ballista_scheduler::scheduler_server::JobIdGenerator;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::codegen::async_trait;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 use tonic::{Request, Status};
+use uuid::Uuid;
 
 use crate::args::{SchedulerArgs, check_listen};
 use crate::codec::ClusterCodec;
@@ -29,6 +32,16 @@ const LOOK_INTERVAL_S: u64 = 2;
 
 /// Seconds that jobs wait for an executor at least when all are lost: one that was only busy comes back.
 const NO_EXECUTORS_S: u64 = 60;
+
+/// Names of jobs. Ballista's own have a thread that looks at the clock a thousand times a second.
+struct Names;
+
+#[async_trait]
+impl JobIdGenerator for Names {
+    async fn next_id(&self) -> String {
+        Uuid::new_v4().simple().to_string()
+    }
+}
 
 /// Serves until the process ends.
 ///
@@ -57,6 +70,7 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
         override_config_producer: Some(Arc::new(session_config)),
         override_physical_codec: Some(Arc::new(ClusterCodec::default())),
         override_create_grpc_client_endpoint: Some(connecting()),
+        job_id_generator: Some(Arc::new(Names)),
         on_work_available: Some(Arc::new(move |_| told.notify_waiters())),
         ..SchedulerConfig::default()
     };
