@@ -74,7 +74,7 @@ pub struct QueryArgs {
     /// What runs pipelines: auto, cpu, cuda, off.
     #[arg(long, default_value = "auto")]
     pub processor: String,
-    /// Parts that a table is divided in; by its bytes, at least 8.
+    /// Parts that a table is divided in; by its bytes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536), value_name = "NUMBER")]
     pub shares: Option<u32>,
     /// The query.

@@ -52,6 +52,8 @@ pub struct Job {
     scheduler: SchedulerGrpcClient<Channel>,
     id: String,
     session: String,
+    /// Whether all of its tasks have come to their end.
+    is_over: bool,
     /// Where its end is told.
     runtime: Handle,
 }
@@ -82,7 +84,7 @@ impl Job {
             None => return Err(heard(exec_datafusion_err!("the scheduler said nothing"))),
         };
         OPEN.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { address, scheduler, id, session, runtime: Handle::current() })
+        Ok(Self { address, scheduler, id, session, is_over: false, runtime: Handle::current() })
     }
 
     /// Waits until it is done; returns where its rows are.
@@ -101,7 +103,10 @@ impl Job {
                 Some(Status::Failed(job)) => {
                     return Err(heard(exec_datafusion_err!("{}", job.error)));
                 }
-                Some(Status::Successful(job)) => return Ok(job.partition_location),
+                Some(Status::Successful(job)) => {
+                    self.is_over = true;
+                    return Ok(job.partition_location);
+                }
                 Some(Status::Queued(_) | Status::Running(_)) => known_until = Instant::now(),
                 None if Instant::now() > known_until => {
                     return Err(self.lost("it has been started again"));
@@ -135,10 +140,12 @@ impl Drop for Job {
     /// No more of its tasks are dealt out, and what they have made is removed.
     fn drop(&mut self) {
         let (mut scheduler, session_id) = (self.scheduler.clone(), self.session.clone());
-        let job_id = self.id.clone();
+        let (job_id, is_over) = (self.id.clone(), self.is_over);
         self.runtime.spawn(async move {
-            // Of a job that is over there is nothing to cancel, and who is gone has nothing to be told.
-            let _ = scheduler.cancel_job(CancelJobParams { job_id: job_id.clone() }).await;
+            // Who is gone has nothing to be told.
+            if !is_over {
+                let _ = scheduler.cancel_job(CancelJobParams { job_id: job_id.clone() }).await;
+            }
             let remove_stage_ids = Vec::new();
             let _ = scheduler.clean_job_data(CleanJobDataParams { job_id, remove_stage_ids }).await;
             let _ = scheduler.remove_session(RemoveSessionParams { session_id }).await;

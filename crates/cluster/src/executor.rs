@@ -17,12 +17,11 @@ use headrace_engine::{RunnerOptions, Session, SessionOptions};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_stream::wrappers::TcpListenerStream;
 
 use crate::args::{ExecutorArgs, check_listen};
 use crate::codec::ClusterCodec;
 use crate::place::Place;
-use crate::settings::{MESSAGE_BYTES_MAX, connecting, greeted, session_config};
+use crate::settings::{MESSAGE_BYTES_MAX, connecting, greeted, incoming, session_config};
 
 /// Serves until a signal ends it; tasks that run then are waited for.
 ///
@@ -102,7 +101,7 @@ fn serving(listener: TcpListener) -> Arc<ArrowFlightServerProvider> {
             let listener = listener.lock().take();
             let served: JoinHandle<Result<(), BallistaError>> = tokio::spawn(async move {
                 let once = || BallistaError::Internal("an executor serves once".into());
-                let incoming = TcpListenerStream::new(listener.ok_or_else(once)?);
+                let incoming = incoming(listener.ok_or_else(once)?);
                 let service = FlightServiceServer::new(BallistaFlightService::new(folder))
                     .max_decoding_message_size(MESSAGE_BYTES_MAX)
                     .max_encoding_message_size(MESSAGE_BYTES_MAX);

@@ -11,7 +11,6 @@ use ballista_scheduler::scheduler_server::JobIdGenerator;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::codegen::async_trait;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
@@ -20,7 +19,7 @@ use uuid::Uuid;
 
 use crate::args::{SchedulerArgs, check_listen};
 use crate::codec::ClusterCodec;
-use crate::settings::{MESSAGE_BYTES_MAX, connecting, session_config};
+use crate::settings::{MESSAGE_BYTES_MAX, connecting, incoming, session_config};
 use crate::version::check_client;
 use crate::waiting::Waiting;
 
@@ -87,7 +86,7 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
     let who = if place.ip().is_loopback() { "this machine" } else { "whoever reaches it" };
     eprintln!("scheduler at {place} for {who}");
     let served = Server::builder().add_service(service);
-    let served = served.serve_with_incoming(TcpListenerStream::new(listener));
+    let served = served.serve_with_incoming(incoming(listener));
     served.await.map_err(|error| broken(&error))
 }
 

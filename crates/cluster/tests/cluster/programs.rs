@@ -104,11 +104,12 @@ impl Cluster {
         self.work.push(work);
     }
 
-    /// A query over the tables of a folder, that has been started.
+    /// A query over the tables of a folder, that has been started. They are small, and in shares all the same.
     pub fn started(&self, data: &Path, sql: &str, more: &[&str]) -> Child {
         let mut command = Command::new(PROGRAM);
         command.args(["query", "--cluster", &self.address, "--data"]).arg(data);
-        command.args(["--format", "csv"]).args(more).arg(sql);
+        let shares = if more.contains(&"--shares") { &[][..] } else { &["--shares", "8"] };
+        command.args(["--format", "csv"]).args(shares).args(more).arg(sql);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
