@@ -263,12 +263,11 @@ class Cluster:
         rate: str = "10gbit",
         cores: float | None = None,
         memory: str | None = None,
-        tasks: int = 1,
         timeout_s: int = 120,
     ):
         self.program, self.count = str(pathlib.Path(program).resolve()), executors
         self.here, self.rate, self.cores, self.memory = here, rate, cores, memory
-        self.tasks, self.timeout_s = tasks, timeout_s
+        self.timeout_s = timeout_s
         self.network, self.members, self.executors = None, [], []
         self.folder = self.scheduler = self.client = self.address = None
 
@@ -331,7 +330,7 @@ class Cluster:
             if self.memory:
                 executor.group.limit_memory(self.memory)
         place = ["--scheduler", self.address, "--listen", f"{executor.host}:0", "--work-folder", str(executor.work)]
-        said = executor.start([program or self.program, "executor", *place, "--tasks", str(self.tasks), *self._open()])
+        said = executor.start([program or self.program, "executor", *place, *self._open()])
         if not said.startswith("executor at"):
             raise Refused(f"an executor said: {said}{executor.log.read_text() if executor.log.exists() else ''}")
         self.executors.append(executor)

@@ -45,10 +45,7 @@ pub struct ExecutorArgs {
     /// Where other executors and queries fetch what it has made; port 0: one that is free.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     pub listen: SocketAddr,
-    /// Tasks that run at a time. Each has all cores while it races; merges have one core each.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub tasks: u32,
-    /// Host memory for all tasks together (512MB, 4GiB); half of what is there.
+    /// Host memory for tasks (512MB, 4GiB); half of what is there.
     #[arg(long, value_parser = headrace_cli::parse_memory, value_name = "SIZE")]
     pub memory_limit: Option<u64>,
     /// Folder for what tasks hand on to each other; a temporary one.

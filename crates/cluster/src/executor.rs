@@ -23,6 +23,10 @@ use crate::codec::ClusterCodec;
 use crate::place::Place;
 use crate::settings::{MESSAGE_BYTES_MAX, connecting, greeted, incoming, session_config};
 
+/// Tasks at a time: each has all cores while it races. Of several, one of a stage that is run again as a whole could still run beside
+/// those in its place, and Ballista 55 has them write the same files: rows would be missing.
+const TASKS: usize = 1;
+
 /// Serves until a signal ends it; tasks that run then are waited for.
 ///
 /// # Errors
@@ -76,7 +80,7 @@ fn config(
             ip => ip.to_string(),
         },
         scheduler_port: args.scheduler.port(),
-        vcores: args.tasks as usize,
+        vcores: TASKS,
         task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
         work_dir: Some(work_dir),
         grpc_max_decoding_message_size: MESSAGE_BYTES_MAX as u32,

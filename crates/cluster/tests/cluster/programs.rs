@@ -93,11 +93,9 @@ impl Cluster {
     }
 
     pub fn add_executor(&mut self) {
-        // The second one has several shares a task, the others one.
-        let tasks = if self.executors.len() == 1 { "3" } else { "1" };
         let work = self.folder.path().join(self.executors.len().to_string());
         let place = ["--scheduler", &self.address, "--work-folder", work.to_str().unwrap()];
-        let arguments = [&["executor", "--tasks", tasks][..], &place].concat();
+        let arguments = [&["executor"][..], &place].concat();
         let (executor, said) = Running::start(&arguments);
         assert!(said.starts_with("executor at"), "{said}");
         self.executors.push(executor);
