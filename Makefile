@@ -19,9 +19,10 @@ test:
 
 # The cluster, which has a build of DataFusion of its own: a quarter of an hour where nothing is built.
 test-cluster:
-	scripts/setup build
+	scripts/setup test
 	cargo clippy --locked --package headrace-cluster --all-targets -- -D warnings
-	cargo test --locked --package headrace-cluster
+	cargo build --locked --package headrace-cli
+	scripts/test-cluster $(HEADRACE)
 
 # Broken files and statements, led by coverage: as long as one likes.
 fuzz:

@@ -31,6 +31,10 @@ pub struct SchedulerArgs {
     /// Seconds without a word after which an executor counts as lost. A busy one is heard every 5 seconds.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(6..=3600), value_name = "SECONDS")]
     pub executor_timeout: u64,
+    /// Listen where other machines come too. There is no TLS and no secret yet: whoever reaches the address reads every file that
+    /// this user may read. For a network of one's own, as scripts/cluster-local makes it.
+    #[arg(long)]
+    pub insecure_network: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -41,15 +45,16 @@ pub struct ExecutorArgs {
     /// Where other executors and queries fetch what it has made; port 0: one that is free.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     pub listen: SocketAddr,
-    /// Tasks that run at a time. Each has all cores while it races; merges have one core each.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub tasks: u32,
-    /// Host memory for all tasks together (512MB, 4GiB); half of what is there.
+    /// Host memory for tasks (512MB, 4GiB); half of what is there.
     #[arg(long, value_parser = headrace_cli::parse_memory, value_name = "SIZE")]
     pub memory_limit: Option<u64>,
     /// Folder for what tasks hand on to each other; a temporary one.
     #[arg(long, value_name = "FOLDER")]
     pub work_folder: Option<PathBuf>,
+    /// Listen where other machines come too. There is no TLS and no secret yet: whoever reaches the address reads every file that
+    /// this user may read. For a network of one's own, as scripts/cluster-local makes it.
+    #[arg(long)]
+    pub insecure_network: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -66,7 +71,7 @@ pub struct QueryArgs {
     /// What runs pipelines: auto, cpu, cuda, off.
     #[arg(long, default_value = "auto")]
     pub processor: String,
-    /// Parts that a table is divided in; by its bytes, at least 8.
+    /// Parts that a table is divided in; by its bytes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536), value_name = "NUMBER")]
     pub shares: Option<u32>,
     /// The query.
@@ -74,12 +79,12 @@ pub struct QueryArgs {
     pub sql: String,
 }
 
-/// Refuses to listen where others than this machine's could come: there is no TLS and no password yet.
+/// Refuses to listen where others than this machine's could come, unless somebody says so: there is no TLS and no password yet.
 ///
 /// # Errors
 /// The address is not this machine's own.
-pub fn check_listen(listen: SocketAddr) -> Result<(), String> {
-    if listen.ip().is_loopback() {
+pub fn check_listen(listen: SocketAddr, insecure_network: bool) -> Result<(), String> {
+    if listen.ip().is_loopback() || insecure_network {
         return Ok(());
     }
     Err(format!(
@@ -99,9 +104,11 @@ mod tests {
         for (address, is_served) in
             [("127.0.0.1:1", true), ("[::1]:1", true), ("0.0.0.0:1", false), ("10.0.0.1:1", false)]
         {
-            let checked = check_listen(address.parse().unwrap());
+            let address = address.parse().unwrap();
+            let checked = check_listen(address, false);
             assert_eq!(checked.is_ok(), is_served, "{address}: {checked:?}");
             assert!(checked.err().is_none_or(|cause| cause.contains("TLS")));
+            assert_eq!(check_listen(address, true), Ok(()), "somebody says so");
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ballista_core::client::BallistaClient;
 use ballista_core::error::BallistaError;
@@ -24,15 +24,21 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::TryStreamExt;
 use tokio::runtime::Handle;
+use tonic::Code;
 use tonic::transport::Channel;
 use uuid::Uuid;
 
 use crate::failure::heard;
 use crate::settings::{MESSAGE_BYTES_MAX, greeted, session_config};
 
-/// How long is waited between two questions whether a job is done: longer and longer.
+/// How long is waited between two questions whether a job is done: a twentieth of the time that it has taken, so that the end of a
+/// short one is soon known, and a long one is not often asked for.
+const ASK_INTERVAL_PART: u32 = 20;
 const ASK_INTERVAL_MIN: Duration = Duration::from_millis(2);
 const ASK_INTERVAL_MAX: Duration = Duration::from_millis(100);
+
+/// How long a scheduler may not know a job that it has taken.
+const KNOWN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long the end of a process waits until schedulers know that its jobs are over.
 const END_PATIENCE: Duration = Duration::from_secs(2);
@@ -42,9 +48,12 @@ static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// A job.
 pub struct Job {
+    address: SocketAddr,
     scheduler: SchedulerGrpcClient<Channel>,
     id: String,
     session: String,
+    /// Whether all of its tasks have come to their end.
+    is_over: bool,
     /// Where its end is told.
     runtime: Handle,
 }
@@ -54,9 +63,9 @@ impl Job {
     ///
     /// # Errors
     /// There is no scheduler, or it does not take the plan.
-    pub async fn submit(scheduler: SocketAddr, plan: Vec<u8>) -> Result<Self> {
+    pub async fn submit(address: SocketAddr, plan: Vec<u8>) -> Result<Self> {
         let mut scheduler =
-            greeted(scheduler).await.map_err(|cause| exec_datafusion_err!("{cause}"))?;
+            greeted(address).await.map_err(|cause| exec_datafusion_err!("{cause}"))?;
         // Each has a session of its own there, with nothing of another one's.
         let session = Uuid::new_v4().to_string();
         let mut request = tonic::Request::new(ExecuteQueryParams {
@@ -75,7 +84,7 @@ impl Job {
             None => return Err(heard(exec_datafusion_err!("the scheduler said nothing"))),
         };
         OPEN.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { scheduler, id, session, runtime: Handle::current() })
+        Ok(Self { address, scheduler, id, session, is_over: false, runtime: Handle::current() })
     }
 
     /// Waits until it is done; returns where its rows are.
@@ -83,20 +92,47 @@ impl Job {
     /// # Errors
     /// Why it failed.
     pub async fn done(&mut self) -> Result<Vec<PartitionLocation>> {
-        let mut interval = ASK_INTERVAL_MIN;
+        let began = Instant::now();
+        // A scheduler may hear of a job a moment after it has taken it.
+        let mut known_until = Instant::now() + KNOWN_PATIENCE;
         loop {
             let asked = GetJobStatusParams { job_id: self.id.clone() };
-            let told = self.scheduler.get_job_status(asked).await.map_err(failed)?;
+            let told = self.scheduler.get_job_status(asked).await;
+            let told = told.map_err(|status| self.failed(&status))?;
             match told.into_inner().status.and_then(|status| status.status) {
                 Some(Status::Failed(job)) => {
                     return Err(heard(exec_datafusion_err!("{}", job.error)));
                 }
-                Some(Status::Successful(job)) => return Ok(job.partition_location),
-                Some(Status::Queued(_) | Status::Running(_)) | None => {}
+                Some(Status::Successful(job)) => {
+                    self.is_over = true;
+                    return Ok(job.partition_location);
+                }
+                Some(Status::Queued(_) | Status::Running(_)) => known_until = Instant::now(),
+                None if Instant::now() > known_until => {
+                    return Err(self.lost("it has been started again"));
+                }
+                None => {}
             }
-            tokio::time::sleep(interval).await;
-            interval = (2 * interval).min(ASK_INTERVAL_MAX);
+            let interval = began.elapsed() / ASK_INTERVAL_PART;
+            tokio::time::sleep(interval.clamp(ASK_INTERVAL_MIN, ASK_INTERVAL_MAX)).await;
         }
+    }
+}
+
+impl Job {
+    fn failed(&self, status: &tonic::Status) -> DataFusionError {
+        match status.code() {
+            Code::Unavailable | Code::Unknown => self.lost(status.message()),
+            _ => failed(status.clone()),
+        }
+    }
+
+    /// A scheduler that ends forgets its jobs; one that comes in its place has never heard of them.
+    fn lost(&self, cause: &str) -> DataFusionError {
+        exec_datafusion_err!(
+            "{}: the scheduler is lost, and the query with it: {cause}\nhint: run the query again",
+            self.address
+        )
     }
 }
 
@@ -104,10 +140,12 @@ impl Drop for Job {
     /// No more of its tasks are dealt out, and what they have made is removed.
     fn drop(&mut self) {
         let (mut scheduler, session_id) = (self.scheduler.clone(), self.session.clone());
-        let job_id = self.id.clone();
+        let (job_id, is_over) = (self.id.clone(), self.is_over);
         self.runtime.spawn(async move {
-            // Of a job that is over there is nothing to cancel, and who is gone has nothing to be told.
-            let _ = scheduler.cancel_job(CancelJobParams { job_id: job_id.clone() }).await;
+            // Who is gone has nothing to be told.
+            if !is_over {
+                let _ = scheduler.cancel_job(CancelJobParams { job_id: job_id.clone() }).await;
+            }
             let remove_stage_ids = Vec::new();
             let _ = scheduler.clean_job_data(CleanJobDataParams { job_id, remove_stage_ids }).await;
             let _ = scheduler.remove_session(RemoveSessionParams { session_id }).await;

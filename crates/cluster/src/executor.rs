@@ -17,19 +17,22 @@ use headrace_engine::{RunnerOptions, Session, SessionOptions};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_stream::wrappers::TcpListenerStream;
 
 use crate::args::{ExecutorArgs, check_listen};
 use crate::codec::ClusterCodec;
 use crate::place::Place;
-use crate::settings::{MESSAGE_BYTES_MAX, connecting, greeted, session_config};
+use crate::settings::{MESSAGE_BYTES_MAX, connecting, greeted, incoming, session_config};
+
+/// Tasks at a time: each has all cores while it races. Of several, one of a stage that is run again as a whole could still run beside
+/// those in its place, and Ballista 55 has them write the same files: rows would be missing.
+const TASKS: usize = 1;
 
 /// Serves until a signal ends it; tasks that run then are waited for.
 ///
 /// # Errors
 /// There is no scheduler, or one of another version; the address is not this machine's, or taken.
 pub async fn serve(args: &ExecutorArgs) -> Result<(), String> {
-    check_listen(args.listen)?;
+    check_listen(args.listen, args.insecure_network)?;
     greeted(args.scheduler).await?;
     let failed =
         |error: &dyn std::fmt::Display| format!("cannot listen at {}: {error}", args.listen);
@@ -77,7 +80,7 @@ fn config(
             ip => ip.to_string(),
         },
         scheduler_port: args.scheduler.port(),
-        vcores: args.tasks as usize,
+        vcores: TASKS,
         task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
         work_dir: Some(work_dir),
         grpc_max_decoding_message_size: MESSAGE_BYTES_MAX as u32,
@@ -102,7 +105,7 @@ fn serving(listener: TcpListener) -> Arc<ArrowFlightServerProvider> {
             let listener = listener.lock().take();
             let served: JoinHandle<Result<(), BallistaError>> = tokio::spawn(async move {
                 let once = || BallistaError::Internal("an executor serves once".into());
-                let incoming = TcpListenerStream::new(listener.ok_or_else(once)?);
+                let incoming = incoming(listener.ok_or_else(once)?);
                 let service = FlightServiceServer::new(BallistaFlightService::new(folder))
                     .max_decoding_message_size(MESSAGE_BYTES_MAX)
                     .max_encoding_message_size(MESSAGE_BYTES_MAX);

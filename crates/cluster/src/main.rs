@@ -33,7 +33,7 @@
 //!   [`home`]: the node that says why a pipeline stays.
 //! - [`message`]: nodes as bytes. [`codec`]: what Ballista calls for them. [`outputs`]: columns as a message has them.
 //! - [`place`]: what an executor runs tasks with. [`thread`]: work that blocks, and its rows. [`failure`]: errors on their way.
-//! - [`scheduler`], [`executor`], [`query`]: the commands. [`settings`]: what both sides of a connection agree on.
+//! - [`scheduler`], [`executor`], [`query`]: the commands. [`waiting`]: how executors wait for work. [`settings`]: what both sides of a connection agree on.
 //!
 //! # What this crate must never know
 //!
@@ -61,6 +61,7 @@ mod shares;
 mod split;
 mod thread;
 mod version;
+mod waiting;
 
 use std::process::ExitCode;
 

@@ -3,8 +3,10 @@
 //! Each partition merges what comes in its own: all states of a group, or of all groups.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
+use ballista_core::error::BallistaError;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::runtime::SpawnedTask;
@@ -105,7 +107,7 @@ fn pumped(mut from: SendableRecordBatchStream) -> (SpawnedTask<()>, Receiver<Sta
     let (sender, receiver) = mpsc::channel(CHANNEL_BATCHES);
     let pump = SpawnedTask::spawn(async move {
         loop {
-            let next = from.next().await.transpose();
+            let next = from.next().await.transpose().map_err(passing);
             let is_last = !matches!(next, Ok(Some(_)));
             if sender.send(next).await.is_err() || is_last {
                 break;
@@ -113,6 +115,16 @@ fn pumped(mut from: SendableRecordBatchStream) -> (SpawnedTask<()>, Receiver<Sta
         }
     });
     (pump, receiver)
+}
+
+/// An error of states that are fetched. Ballista knows one at the beginning as such, and makes the states again; one in the middle,
+/// where an executor is lost, is an error of input: the task is tried again, and meets the former.
+fn passing(error: DataFusionError) -> DataFusionError {
+    let is_known = |cause: &BallistaError| matches!(cause, BallistaError::FetchFailed(..));
+    match error.find_root() {
+        DataFusionError::External(cause) if cause.downcast_ref().is_some_and(is_known) => error,
+        _ => DataFusionError::IoError(io::Error::other(error.to_string())),
+    }
 }
 
 impl DisplayAs for PipelineMergeExec {

@@ -7,17 +7,21 @@ use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::create_scheduler;
+use ballista_scheduler::scheduler_server::JobIdGenerator;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
+use tokio::sync::Notify;
+use tonic::codegen::async_trait;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 use tonic::{Request, Status};
+use uuid::Uuid;
 
 use crate::args::{SchedulerArgs, check_listen};
 use crate::codec::ClusterCodec;
-use crate::settings::{MESSAGE_BYTES_MAX, connecting, session_config};
+use crate::settings::{MESSAGE_BYTES_MAX, connecting, incoming, session_config};
 use crate::version::check_client;
+use crate::waiting::Waiting;
 
 /// Attempts at a task whose reading failed.
 const TASK_ATTEMPTS: usize = 4;
@@ -28,16 +32,28 @@ const LOOK_INTERVAL_S: u64 = 2;
 /// Seconds that jobs wait for an executor at least when all are lost: one that was only busy comes back.
 const NO_EXECUTORS_S: u64 = 60;
 
+/// Names of jobs. Ballista's own have a thread that looks at the clock a thousand times a second.
+struct Names;
+
+#[async_trait]
+impl JobIdGenerator for Names {
+    async fn next_id(&self) -> String {
+        Uuid::new_v4().simple().to_string()
+    }
+}
+
 /// Serves until the process ends.
 ///
 /// # Errors
 /// The address is not this machine's, or taken.
 pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
-    check_listen(args.listen)?;
+    check_listen(args.listen, args.insecure_network)?;
     let failed =
         |error: &dyn std::fmt::Display| format!("cannot listen at {}: {error}", args.listen);
     let listener = TcpListener::bind(args.listen).await.map_err(|error| failed(&error))?;
     let place = listener.local_addr().map_err(|error| failed(&error))?;
+    let work = Arc::new(Notify::new());
+    let told = Arc::clone(&work);
     let config = SchedulerConfig {
         external_host: place.ip().to_string(),
         bind_host: place.ip().to_string(),
@@ -53,6 +69,8 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
         override_config_producer: Some(Arc::new(session_config)),
         override_physical_codec: Some(Arc::new(ClusterCodec::default())),
         override_create_grpc_client_endpoint: Some(connecting()),
+        job_id_generator: Some(Arc::new(Names)),
+        on_work_available: Some(Arc::new(move |_| told.notify_waiters())),
         ..SchedulerConfig::default()
     };
     let broken = |error: &dyn std::fmt::Display| format!("the scheduler cannot start: {error}");
@@ -60,13 +78,15 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
     let cluster = BallistaCluster::new_from_config(&config).await.map_err(|e| broken(&e))?;
     let scheduler =
         create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await;
-    let service = SchedulerGrpcServer::new(scheduler.map_err(|error| broken(&error))?)
+    let scheduler = scheduler.map_err(|error| broken(&error))?;
+    let service = SchedulerGrpcServer::new(Waiting::new(scheduler, work))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let service = InterceptedService::new(service, check);
-    eprintln!("scheduler at {place} for this machine");
+    let who = if place.ip().is_loopback() { "this machine" } else { "whoever reaches it" };
+    eprintln!("scheduler at {place} for {who}");
     let served = Server::builder().add_service(service);
-    let served = served.serve_with_incoming(TcpListenerStream::new(listener));
+    let served = served.serve_with_incoming(incoming(listener));
     served.await.map_err(|error| broken(&error))
 }
 

@@ -1,5 +1,6 @@
 //! What both sides of a connection agree on.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,9 @@ use ballista_core::extension::{EndpointOverrideFn, SessionConfigExt};
 use ballista_core::serde::protobuf::GetJobStatusParams;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use datafusion::prelude::SessionConfig;
+use futures::{Stream, StreamExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_stream::wrappers::TcpListenerStream;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
@@ -32,6 +36,16 @@ pub fn session_config() -> SessionConfig {
     SessionConfig::new_with_ballista()
         .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES_MAX)
         .with_ballista_override_create_grpc_client_endpoint(connecting())
+}
+
+/// Connections that somebody makes. What is written leaves at once: otherwise the end of an answer waits 40 ms for the other side's
+/// word that it has the beginning.
+pub fn incoming(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>> {
+    TcpListenerStream::new(listener).map(|made| {
+        let connection = made?;
+        connection.set_nodelay(true)?;
+        Ok(connection)
+    })
 }
 
 fn url(scheduler: SocketAddr) -> String {

@@ -35,9 +35,11 @@ use crate::shares;
 /// Bytes of the streamed columns in a share, unless somebody says how many shares there are.
 const SHARE_BYTES: u64 = 64 << 20;
 
-/// Shares at least, if there are as many record batches, and at most.
-const SHARES_MIN: usize = 8;
+/// Shares at most; and of a table of fewer than as many large ones, so that several executors have some. One of fewer bytes than
+/// the least would be read sooner than its task is sent.
 const SHARES_MAX: usize = 4096;
+const SHARES_FEW: u64 = 8;
+const SHARE_BYTES_MIN: u64 = 32 << 20;
 
 /// Merges of groups that run side by side, at most.
 const MERGES_MAX: usize = 8;
@@ -125,8 +127,13 @@ fn named(table: &Arc<StreamTable>) -> Result<NamedTable, String> {
 fn wanted(node: &PipelineExec, divided: usize) -> usize {
     let planned = node.planned();
     let bytes = planned.tables[divided].columns_bytes(&planned.program.answer.source.ordinals);
-    let shares = usize::try_from(bytes.div_ceil(SHARE_BYTES)).unwrap_or(SHARES_MAX);
-    shares.clamp(SHARES_MIN, SHARES_MAX)
+    shares_of(bytes)
+}
+
+fn shares_of(bytes: u64) -> usize {
+    let few = bytes.div_ceil(SHARE_BYTES_MIN).clamp(1, SHARES_FEW);
+    let shares = bytes.div_ceil(SHARE_BYTES).max(few);
+    usize::try_from(shares).unwrap_or(SHARES_MAX).min(SHARES_MAX)
 }
 
 /// The node over the shares of a table.
@@ -249,4 +256,17 @@ fn first(
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     Ok(Arc::new(SortExec::new(ordering, rows).with_fetch(Some(limit))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_neither_small_nor_few() {
+        let mib = |mib: u64| shares_of(mib << 20);
+        assert_eq!([mib(0), mib(1), mib(32), mib(33), mib(96)], [1, 1, 1, 2, 3]);
+        assert_eq!([mib(256), mib(300), mib(512), mib(513), mib(6400)], [8, 8, 8, 9, 100]);
+        assert_eq!(shares_of(u64::MAX), SHARES_MAX);
+    }
 }

@@ -7,5 +7,4 @@ mod data;
 mod files;
 mod losses;
 mod programs;
-mod suites;
 mod versions;

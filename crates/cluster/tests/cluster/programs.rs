@@ -93,22 +93,21 @@ impl Cluster {
     }
 
     pub fn add_executor(&mut self) {
-        // The second one has several shares a task, the others one.
-        let tasks = if self.executors.len() == 1 { "3" } else { "1" };
         let work = self.folder.path().join(self.executors.len().to_string());
         let place = ["--scheduler", &self.address, "--work-folder", work.to_str().unwrap()];
-        let arguments = [&["executor", "--tasks", tasks][..], &place].concat();
+        let arguments = [&["executor"][..], &place].concat();
         let (executor, said) = Running::start(&arguments);
         assert!(said.starts_with("executor at"), "{said}");
         self.executors.push(executor);
         self.work.push(work);
     }
 
-    /// A query over the tables of a folder, that has been started.
+    /// A query over the tables of a folder, that has been started. They are small, and in shares all the same.
     pub fn started(&self, data: &Path, sql: &str, more: &[&str]) -> Child {
         let mut command = Command::new(PROGRAM);
         command.args(["query", "--cluster", &self.address, "--data"]).arg(data);
-        command.args(["--format", "csv"]).args(more).arg(sql);
+        let shares = if more.contains(&"--shares") { &[][..] } else { &["--shares", "8"] };
+        command.args(["--format", "csv"]).args(shares).args(more).arg(sql);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
