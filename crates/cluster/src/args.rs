@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::access::Access;
+
 /// One query on several machines.
 #[derive(Debug, Parser)]
 #[command(name = "headrace-cluster", version, about)]
@@ -23,6 +25,28 @@ pub enum Command {
     Query(QueryArgs),
 }
 
+/// What a member shows to those who come.
+#[derive(Debug, Default, clap::Args)]
+pub struct CertificateArgs {
+    /// The certificate, and those above it, for TLS; it holds for the address that others connect to.
+    #[arg(long, requires = "tls_key", value_name = "PEM")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The key of the certificate.
+    #[arg(long, requires = "tls_certificate", value_name = "PEM")]
+    pub tls_key: Option<PathBuf>,
+}
+
+/// How a member connects to others.
+#[derive(Debug, Default, clap::Args)]
+pub struct MemberArgs {
+    /// Speak TLS with the others, whose certificates are of this authority.
+    #[arg(long, value_name = "PEM")]
+    pub tls_authority: Option<PathBuf>,
+    /// The secret that all members share: the first line of a file, 16 letters at least.
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+}
+
 #[derive(Debug, clap::Args)]
 pub struct SchedulerArgs {
     /// Where executors and queries come; port 0: one that is free.
@@ -31,6 +55,11 @@ pub struct SchedulerArgs {
     /// Seconds without a word after which an executor counts as lost. A busy one is heard every 5 seconds.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(6..=3600), value_name = "SECONDS")]
     pub executor_timeout: u64,
+    #[command(flatten)]
+    pub certificate: CertificateArgs,
+    /// The secret that all members share: the first line of a file, 16 letters at least.
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -50,6 +79,10 @@ pub struct ExecutorArgs {
     /// Folder for what tasks hand on to each other; a temporary one.
     #[arg(long, value_name = "FOLDER")]
     pub work_folder: Option<PathBuf>,
+    #[command(flatten)]
+    pub certificate: CertificateArgs,
+    #[command(flatten)]
+    pub member: MemberArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -69,24 +102,40 @@ pub struct QueryArgs {
     /// Parts that a table is divided in; by its bytes, at least 8.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536), value_name = "NUMBER")]
     pub shares: Option<u32>,
+    #[command(flatten)]
+    pub member: MemberArgs,
     /// The query.
     #[arg(allow_hyphen_values = true)]
     pub sql: String,
 }
 
-/// Refuses to listen where others than this machine's could come: there is no TLS and no password yet.
+/// Refuses to listen where others than this machine's could come without a secret, or hear one.
 ///
 /// # Errors
-/// The address is not this machine's own.
-pub fn check_listen(listen: SocketAddr) -> Result<(), String> {
-    if listen.ip().is_loopback() {
+/// The address is not this machine's own, and TLS or the secret lacks.
+pub fn check_listen(listen: SocketAddr, access: &Access) -> Result<(), String> {
+    if listen.ip().is_loopback() || access.is_closed() {
         return Ok(());
     }
     Err(format!(
-        "{listen} is reached from other machines, where anybody could read what this one can: there is no TLS and no secret yet\n\n\
-         hint: --listen 127.0.0.1:{}",
+        "{listen} is reached from other machines, where anybody could read what this one can without TLS and a secret\n\n\
+         hint: --tls-certificate, --tls-key and --secret-file; or --listen 127.0.0.1:{}",
         listen.port()
     ))
+}
+
+/// Refuses to have others told an address that is no machine's.
+///
+/// # Errors
+/// The address is all of this machine's.
+pub fn check_told(listen: SocketAddr) -> Result<(), String> {
+    match listen.ip().is_unspecified() {
+        true => Err(format!(
+            "{listen} is no address that other machines could connect to\n\n\
+             hint: --listen with the address of this machine that they reach"
+        )),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -95,13 +144,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_beyond_this_machine_is_served() {
+    fn nobody_beyond_this_machine_is_served_without_tls_and_a_secret() {
         for (address, is_served) in
             [("127.0.0.1:1", true), ("[::1]:1", true), ("0.0.0.0:1", false), ("10.0.0.1:1", false)]
         {
-            let checked = check_listen(address.parse().unwrap());
+            let checked = check_listen(address.parse().unwrap(), &Access::default());
             assert_eq!(checked.is_ok(), is_served, "{address}: {checked:?}");
-            assert!(checked.err().is_none_or(|cause| cause.contains("TLS")));
+            assert!(checked.err().is_none_or(|cause| cause.contains("--secret-file")));
         }
+        assert!(check_told("0.0.0.0:1".parse().unwrap()).is_err());
+        assert!(check_told("10.0.0.1:1".parse().unwrap()).is_ok());
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Ballista's own client leaves a job that nobody waits for to its end, and its session for good.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -27,8 +26,9 @@ use tokio::runtime::Handle;
 use tonic::transport::Channel;
 use uuid::Uuid;
 
+use crate::access::Access;
 use crate::failure::heard;
-use crate::settings::{MESSAGE_BYTES_MAX, greeted, session_config};
+use crate::settings::{MESSAGE_BYTES_MAX, Scheduler, greeted, session_config};
 
 /// How long is waited between two questions whether a job is done: longer and longer.
 const ASK_INTERVAL_MIN: Duration = Duration::from_millis(2);
@@ -54,14 +54,14 @@ impl Job {
     ///
     /// # Errors
     /// There is no scheduler, or it does not take the plan.
-    pub async fn submit(scheduler: SocketAddr, plan: Vec<u8>) -> Result<Self> {
+    pub async fn submit(place: &Scheduler, plan: Vec<u8>) -> Result<Self> {
         let mut scheduler =
-            greeted(scheduler).await.map_err(|cause| exec_datafusion_err!("{cause}"))?;
+            greeted(place).await.map_err(|cause| exec_datafusion_err!("{cause}"))?;
         // Each has a session of its own there, with nothing of another one's.
         let session = Uuid::new_v4().to_string();
         let mut request = tonic::Request::new(ExecuteQueryParams {
             query: Some(Query::PhysicalPlan(plan)),
-            settings: settings(),
+            settings: settings(&place.access),
             session_id: session.clone(),
             operation_id: Uuid::new_v4().to_string(),
         });
@@ -130,12 +130,15 @@ pub async fn ended() {
 ///
 /// # Errors
 /// Whoever has them is gone.
-pub async fn fetched(location: PartitionLocation) -> Result<SendableRecordBatchStream> {
+pub async fn fetched(
+    location: PartitionLocation,
+    access: Access,
+) -> Result<SendableRecordBatchStream> {
     let layout = location.layout();
     let (Some(executor), Some(partition)) = (location.executor_meta, location.partition_id) else {
         return Err(internal_datafusion_err!("rows of a job that lie nowhere"));
     };
-    let config = session_config();
+    let config = session_config(&access);
     let retries = GrpcClientConfig::from(&config.ballista_config());
     let (host, port) = (executor.host.as_str(), executor.port as u16);
     let client = BallistaClient::try_new(
@@ -171,8 +174,8 @@ pub async fn fetched(location: PartitionLocation) -> Result<SendableRecordBatchS
 }
 
 /// What tasks are to know of Ballista's settings.
-fn settings() -> Vec<KeyValuePair> {
-    let config = session_config();
+fn settings(access: &Access) -> Vec<KeyValuePair> {
+    let config = session_config(access);
     let entries = config.options().entries().into_iter();
     entries.map(|entry| KeyValuePair { key: entry.key, value: entry.value }).collect()
 }

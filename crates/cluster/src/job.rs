@@ -1,7 +1,6 @@
 //! The node that has a part of a plan run by the cluster.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -21,7 +20,7 @@ use prost::Message;
 
 use crate::client::{Job, fetched};
 use crate::codec::ClusterCodec;
-use crate::settings::MESSAGE_BYTES_MAX;
+use crate::settings::{MESSAGE_BYTES_MAX, Scheduler};
 
 /// The rest of a message: the settings beside a plan.
 const REST_BYTES: usize = 1 << 20;
@@ -29,7 +28,7 @@ const REST_BYTES: usize = 1 << 20;
 /// The node. It has no children here: what it sends runs elsewhere.
 #[derive(Clone, Debug)]
 pub struct ClusterExec {
-    scheduler: SocketAddr,
+    scheduler: Scheduler,
     plan: Arc<dyn ExecutionPlan>,
     /// Those of the plan that it stands for.
     properties: Arc<PlanProperties>,
@@ -55,7 +54,7 @@ fn sent(plan: &Arc<dyn ExecutionPlan>) -> Result<PhysicalPlanNode> {
 impl ClusterExec {
     /// A node that sends a plan, in place of one of one partition. Their columns may differ in how their values lie.
     pub fn new(
-        scheduler: SocketAddr,
+        scheduler: Scheduler,
         plan: Arc<dyn ExecutionPlan>,
         in_place_of: &Arc<dyn ExecutionPlan>,
     ) -> Self {
@@ -66,9 +65,12 @@ impl ClusterExec {
     async fn start(self) -> Result<SendableRecordBatchStream> {
         let mut plan = Vec::new();
         sent(&self.plan)?.try_encode(&mut plan)?;
-        let mut job = Job::submit(self.scheduler, plan).await?;
+        let mut job = Job::submit(&self.scheduler, plan).await?;
         let places = job.done().await?;
-        let rows = futures::stream::iter(places).then(fetched).try_flatten();
+        let access = self.scheduler.access.clone();
+        let rows = futures::stream::iter(places)
+            .then(move |place| fetched(place, access.clone()))
+            .try_flatten();
         // It is over when its rows are read, or nobody reads them.
         let rows = rows.inspect(move |_| {
             let _job = &job;
@@ -89,7 +91,7 @@ impl ClusterExec {
 
 impl DisplayAs for ClusterExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ClusterExec: scheduler={}", self.scheduler)?;
+        write!(f, "ClusterExec: scheduler={}", self.scheduler.address)?;
         let plan = displayable(self.plan.as_ref()).indent(false).to_string();
         plan.lines().try_for_each(|line| write!(f, "\n          {line}"))
     }

@@ -27,7 +27,7 @@
 //! place of the one that was lost. Nothing with LIMIT but first rows of an order lies below the merge. A build is made by each
 //! executor from its files.
 //!
-//! - [`args`]: the command line. [`version`]: who speaks to whom.
+//! - [`args`]: the command line. [`version`]: who speaks to whom. [`access`]: TLS, and the secret of all members.
 //! - [`rule`]: which part of a plan is sent. [`split`]: a pipeline as shares and their merge. [`lift`]: which nodes above go with it.
 //! - [`shares`]: shares as rows. [`share`], [`merge`]: the nodes. [`job`]: the node that sends a part; [`client`]: its job.
 //!   [`home`]: the node that says why a pipeline stays.
@@ -40,6 +40,7 @@
 //! How a pipeline runs: that is the runner's. What a statement means: that is the engine's. How lost work is found and run again:
 //! that is Ballista's. Decoding a plan opens no file.
 
+mod access;
 mod args;
 mod client;
 mod codec;

@@ -1,4 +1,4 @@
-//! The scheduler: Ballista's, behind a check of versions.
+//! The scheduler: Ballista's, behind a check of who comes.
 
 use std::sync::Arc;
 
@@ -12,12 +12,11 @@ use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
-use tonic::{Request, Status};
 
+use crate::access::Access;
 use crate::args::{SchedulerArgs, check_listen};
 use crate::codec::ClusterCodec;
 use crate::settings::{MESSAGE_BYTES_MAX, connecting, session_config};
-use crate::version::check_client;
 
 /// Attempts at a task whose reading failed.
 const TASK_ATTEMPTS: usize = 4;
@@ -33,7 +32,8 @@ const NO_EXECUTORS_S: u64 = 60;
 /// # Errors
 /// The address is not this machine's, or taken.
 pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
-    check_listen(args.listen)?;
+    let access = Access::of_server(&args.certificate, args.secret_file.as_deref())?;
+    check_listen(args.listen, &access)?;
     let failed =
         |error: &dyn std::fmt::Display| format!("cannot listen at {}: {error}", args.listen);
     let listener = TcpListener::bind(args.listen).await.map_err(|error| failed(&error))?;
@@ -50,9 +50,12 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
         grpc_server_max_decoding_message_size: MESSAGE_BYTES_MAX as u32,
         grpc_server_max_encoding_message_size: MESSAGE_BYTES_MAX as u32,
         grpc_client_max_message_size: MESSAGE_BYTES_MAX as u32,
-        override_config_producer: Some(Arc::new(session_config)),
+        override_config_producer: Some(Arc::new({
+            let access = access.clone();
+            move || session_config(&access)
+        })),
         override_physical_codec: Some(Arc::new(ClusterCodec::default())),
-        override_create_grpc_client_endpoint: Some(connecting()),
+        override_create_grpc_client_endpoint: Some(connecting(&access)),
         ..SchedulerConfig::default()
     };
     let broken = |error: &dyn std::fmt::Display| format!("the scheduler cannot start: {error}");
@@ -63,15 +66,13 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
     let service = SchedulerGrpcServer::new(scheduler.map_err(|error| broken(&error))?)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    let service = InterceptedService::new(service, check);
-    eprintln!("scheduler at {place} for this machine");
+    let checked = access.clone();
+    let service = InterceptedService::new(service, move |request| checked.check(request));
+    eprintln!("scheduler at {place} for {}", access.whom());
     let served = Server::builder().add_service(service);
-    let served = served.serve_with_incoming(TcpListenerStream::new(listener));
-    served.await.map_err(|error| broken(&error))
-}
-
-/// Refuses programs of other versions.
-fn check(request: Request<()>) -> Result<Request<()>, Status> {
-    check_client(request.metadata()).map_err(Status::failed_precondition)?;
-    Ok(request)
+    let served = match access.handshaken(listener) {
+        Ok(incoming) => served.serve_with_incoming(incoming).await,
+        Err(listener) => served.serve_with_incoming(TcpListenerStream::new(listener)).await,
+    };
+    served.map_err(|error| broken(&error))
 }

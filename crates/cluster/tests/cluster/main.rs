@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod answers;
 mod data;
 mod files;
