@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -23,6 +24,19 @@ pub enum Command {
     Executor(ExecutorArgs),
     /// Runs a query: what can be divided on the executors, the rest here.
     Query(QueryArgs),
+    /// What `headrace --cluster` becomes: that command line, whose queries are divided.
+    #[command(hide = true)]
+    Shell(ShellArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ShellArgs {
+    /// The version of the `headrace` that became this.
+    #[arg(long, value_name = "VERSION")]
+    pub of: String,
+    /// Its words.
+    #[arg(last = true)]
+    pub words: Vec<OsString>,
 }
 
 /// What a member shows to those who come.

@@ -33,7 +33,7 @@
 //!   [`home`]: the node that says why a pipeline stays.
 //! - [`message`]: nodes as bytes. [`codec`]: what Ballista calls for them. [`outputs`]: columns as a message has them.
 //! - [`place`]: what an executor runs tasks with. [`thread`]: work that blocks, and its rows. [`failure`]: errors on their way.
-//! - [`scheduler`], [`executor`], [`query`]: the commands. [`settings`]: what both sides of a connection agree on.
+//! - [`scheduler`], [`executor`], [`query`], [`shell`]: the commands. [`settings`]: what both sides of a connection agree on.
 //!
 //! # What this crate must never know
 //!
@@ -59,6 +59,7 @@ mod scheduler;
 mod settings;
 mod share;
 mod shares;
+mod shell;
 mod split;
 mod thread;
 mod version;
@@ -74,12 +75,17 @@ use args::{Args, Command};
 const STACK_BYTES: usize = 16 << 20;
 
 fn main() -> ExitCode {
+    let command = match Args::parse().command {
+        // It has threads of its own.
+        Command::Shell(args) => return shell::run(args),
+        command => command,
+    };
     headrace_engine::silence_panics();
     headrace_cli::raise_open_files();
     let runtime = Builder::new_multi_thread().thread_stack_size(STACK_BYTES).enable_all().build();
     let done = match runtime {
         Ok(runtime) => {
-            let done = runtime.block_on(run(Args::parse().command));
+            let done = runtime.block_on(run(command));
             // What nobody waits for any more is not waited for here either.
             runtime.shutdown_background();
             done
@@ -100,5 +106,6 @@ async fn run(command: Command) -> Result<(), String> {
         Command::Scheduler(args) => scheduler::serve(&args).await,
         Command::Executor(args) => executor::serve(&args).await,
         Command::Query(args) => query::run(&args).await,
+        Command::Shell(_) => Err("it is begun before any thread is".to_string()),
     }
 }

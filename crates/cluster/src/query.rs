@@ -63,7 +63,7 @@ async fn answered(args: &QueryArgs) -> Result<(), String> {
 }
 
 /// Has parts of a session's plans run by a cluster.
-fn distribute(session: &Session, rule: ClusterRule) {
+pub fn distribute(session: &Session, rule: ClusterRule) {
     let state = session.context().state_ref();
     let mut state = state.write();
     let builder = SessionStateBuilder::new_from_existing(state.clone());

@@ -5,6 +5,7 @@
 mod access;
 mod answers;
 mod data;
+mod doors;
 mod files;
 mod losses;
 mod programs;

@@ -169,6 +169,22 @@ pub fn failure(outcome: &Output) -> String {
     String::from_utf8_lossy(&outcome.stderr).into_owned()
 }
 
+/// How many tasks of an executor have made something.
+pub fn outputs(work: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(work) else { return 0 };
+    let of = |path: PathBuf| {
+        let is_data = path.extension().is_some_and(|extension| extension == "arrow");
+        let has_rows = is_data && path.metadata().is_ok_and(|it| it.len() > 0);
+        usize::from(has_rows) + outputs(&path)
+    };
+    entries.flatten().map(|entry| of(entry.path())).sum()
+}
+
+/// The program.
+pub fn command() -> Command {
+    Command::new(PROGRAM)
+}
+
 /// Runs the program to its end.
 pub fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().unwrap()
