@@ -237,6 +237,35 @@ impl Access {
     }
 }
 
+/// Refuses to listen where others than this machine's could come without a secret, or hear one.
+///
+/// # Errors
+/// The address is not this machine's own, and TLS or the secret lacks.
+pub fn check_listen(listen: SocketAddr, access: &Access) -> Result<(), String> {
+    if listen.ip().is_loopback() || access.is_closed() {
+        return Ok(());
+    }
+    Err(format!(
+        "{listen} is reached from other machines, where anybody could read what this one can without TLS and a secret\n\n\
+         hint: --tls-certificate, --tls-key and --secret-file; or --listen 127.0.0.1:{}",
+        listen.port()
+    ))
+}
+
+/// Refuses to have others told an address that is no machine's.
+///
+/// # Errors
+/// The address is all of this machine's.
+pub fn check_told(listen: SocketAddr) -> Result<(), String> {
+    match listen.ip().is_unspecified() {
+        true => Err(format!(
+            "{listen} is no address that other machines could connect to\n\n\
+             hint: --listen with the address of this machine that they reach"
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Writes to the log who was not let in.
 fn refused(who: Option<SocketAddr>, why: &str) {
     let who = who.map_or_else(|| "somebody".to_string(), |who| who.to_string());
@@ -362,5 +391,18 @@ mod tests {
             assert_eq!(secret(file.path()).is_ok(), is_taken, "{text:?}");
         }
         assert!(secret(Path::new("/nonexistent")).is_err());
+    }
+
+    #[test]
+    fn nobody_beyond_this_machine_is_served_without_tls_and_a_secret() {
+        for (address, is_served) in
+            [("127.0.0.1:1", true), ("[::1]:1", true), ("0.0.0.0:1", false), ("10.0.0.1:1", false)]
+        {
+            let checked = check_listen(address.parse().unwrap(), &Access::default());
+            assert_eq!(checked.is_ok(), is_served, "{address}: {checked:?}");
+            assert!(checked.err().is_none_or(|cause| cause.contains("--secret-file")));
+        }
+        assert!(check_told("0.0.0.0:1".parse().unwrap()).is_err());
+        assert!(check_told("10.0.0.1:1".parse().unwrap()).is_ok());
     }
 }

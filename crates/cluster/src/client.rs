@@ -13,8 +13,8 @@ use ballista_core::serde::protobuf::execute_query_result::Result as Submitted;
 use ballista_core::serde::protobuf::job_status::Status;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_core::serde::protobuf::{
-    CancelJobParams, CleanJobDataParams, ExecuteQueryParams, GetJobStatusParams, KeyValuePair,
-    PartitionLocation, RemoveSessionParams,
+    CancelJobParams, CleanJobDataParams, ExecuteQueryParams, GetJobMetricsParams,
+    GetJobStatusParams, JobStageMetrics, KeyValuePair, PartitionLocation, RemoveSessionParams,
 };
 use ballista_core::utils::GrpcClientConfig;
 use ballista_core::version::insert_version_header;
@@ -97,6 +97,17 @@ impl Job {
             tokio::time::sleep(interval).await;
             interval = (2 * interval).min(ASK_INTERVAL_MAX);
         }
+    }
+}
+
+impl Job {
+    /// What the stages did of one that is done.
+    ///
+    /// # Errors
+    /// The scheduler does not know any more.
+    pub async fn stages(&mut self) -> Result<Vec<JobStageMetrics>> {
+        let asked = GetJobMetricsParams { job_id: self.id.clone() };
+        Ok(self.scheduler.get_job_metrics(asked).await.map_err(failed)?.into_inner().stages)
     }
 }
 

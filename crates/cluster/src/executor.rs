@@ -20,8 +20,8 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::service::interceptor::InterceptedService;
 
-use crate::access::Access;
-use crate::args::{ExecutorArgs, check_listen, check_told};
+use crate::access::{Access, check_listen, check_told};
+use crate::args::ExecutorArgs;
 use crate::codec::ClusterCodec;
 use crate::place::Place;
 use crate::settings::{MESSAGE_BYTES_MAX, Scheduler, connecting, greeted, session_config};
@@ -72,7 +72,7 @@ fn config(
     let state = session.context().state();
     let runtime: Arc<RuntimeEnv> = Arc::clone(state.runtime_env());
     let connected = access.clone();
-    let codec = ClusterCodec::at(Arc::new(Place::of(session)));
+    let codec = ClusterCodec::at(Arc::new(Place::of(session, place)));
     ExecutorProcessConfig {
         bind_host: place.ip().to_string(),
         external_host: Some(place.ip().to_string()),

@@ -33,6 +33,7 @@
 //!   [`home`]: the node that says why a pipeline stays.
 //! - [`message`]: nodes as bytes. [`codec`]: what Ballista calls for them. [`outputs`]: columns as a message has them.
 //! - [`place`]: what an executor runs tasks with. [`thread`]: work that blocks, and its rows. [`failure`]: errors on their way.
+//!   [`stages`]: what tasks did, for EXPLAIN ANALYZE.
 //! - [`scheduler`], [`executor`], [`query`], [`shell`]: the commands. [`settings`]: what both sides of a connection agree on.
 //!
 //! # What this crate must never know
@@ -61,6 +62,7 @@ mod share;
 mod shares;
 mod shell;
 mod split;
+mod stages;
 mod thread;
 mod version;
 

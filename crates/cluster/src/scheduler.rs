@@ -13,8 +13,8 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 
-use crate::access::Access;
-use crate::args::{SchedulerArgs, check_listen};
+use crate::access::{Access, check_listen};
+use crate::args::SchedulerArgs;
 use crate::codec::ClusterCodec;
 use crate::settings::{MESSAGE_BYTES_MAX, connecting, session_config};
 

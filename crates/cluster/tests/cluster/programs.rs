@@ -100,7 +100,7 @@ impl Cluster {
     fn with(executors: usize, timeout: &str, access: [Vec<String>; 3]) -> Self {
         let listen = match access[0].iter().any(|option| option == "--listen") {
             true => &[][..],
-            false => &["--listen", "127.0.0.1:0"],
+            false => &["--listen", "127.0.0.1:0"][..],
         };
         let own: Vec<&str> = access[0].iter().map(String::as_str).collect();
         let arguments = [&["scheduler", "--executor-timeout", timeout][..], listen, &own].concat();
