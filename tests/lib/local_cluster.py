@@ -12,6 +12,7 @@ import ctypes
 import os
 import pathlib
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -251,6 +252,38 @@ class Member:
             self.group.remove()
 
 
+class Keys:
+    """A secret, and a certificate for all addresses of the network, which is its own authority. Nothing, without a folder."""
+
+    def __init__(self, folder: pathlib.Path | None):
+        self.files = {}
+        if folder is None:
+            return
+        names = {"--tls-certificate": "tls.pem", "--tls-key": "tls.key", "--tls-authority": "tls.pem", "--secret-file": "secret"}
+        self.files = {option: str(folder / name) for option, name in names.items()}
+        pathlib.Path(self.files["--secret-file"]).write_text(secrets.token_hex(32) + "\n")
+        addresses = ",".join(f"IP:{PREFIX}{number}" for number in range(1, 255))
+        config = folder / "tls.conf"
+        config.write_text(
+            "[req]\ndistinguished_name = name\nx509_extensions = own\nprompt = no\n[name]\nCN = cluster-local\n"
+            f"[own]\nbasicConstraints = critical, CA:FALSE\nsubjectAltName = {addresses}\n"
+        )
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", self.files["--tls-key"]]
+        made = ["openssl", "req", "-x509", "-days", "2", "-config", str(config), "-out", self.files["--tls-certificate"], *key]
+        try:
+            subprocess.run(made, check=True, capture_output=True, text=True)
+        except FileNotFoundError as error:
+            raise Refused("openssl is needed for certificates: apt-get install openssl, or --here") from error
+        except subprocess.CalledProcessError as error:
+            raise Refused(f"openssl: {error.stderr}") from error
+
+    def asked(self, *options: str) -> list:
+        return [word for option in options if self.files for word in (option, self.files[option])]
+
+    def served(self) -> list:
+        return self.asked("--tls-certificate", "--tls-key", "--secret-file")
+
+
 class Cluster:
     """A scheduler, executors, and a place for queries."""
 
@@ -269,7 +302,7 @@ class Cluster:
         self.here, self.rate, self.cores, self.memory = here, rate, cores, memory
         self.timeout_s = timeout_s
         self.network, self.members, self.executors = None, [], []
-        self.folder = self.scheduler = self.client = self.address = None
+        self.folder = self.scheduler = self.client = self.address = self.keys = None
 
     def __enter__(self) -> "Cluster":
         if not self.here:
@@ -278,6 +311,7 @@ class Cluster:
         try:
             self.folder = pathlib.Path(tempfile.mkdtemp(prefix="headrace-cluster-local-"))
             self.network = None if self.here else Network(self.rate)
+            self.keys = Keys(None if self.here else self.folder)
             self.scheduler, self.client = self._member("scheduler"), self._member("client")
             self.start_scheduler(0 if self.here else PORT)
             for _ in range(self.count):
@@ -307,12 +341,9 @@ class Cluster:
         self.members.append(Member(self, name, len(self.members) + 1, groups))
         return self.members[-1]
 
-    def _open(self) -> list:
-        return [] if self.here else ["--insecure-network"]
-
     def start_scheduler(self, port: int) -> None:
         listen = ["--listen", f"{self.scheduler.host}:{port}", "--executor-timeout", str(self.timeout_s)]
-        said = self.scheduler.start([self.program, "scheduler", *listen, *self._open()])
+        said = self.scheduler.start([self.program, "scheduler", *listen, *self.keys.served()])
         found = re.match(r"scheduler at (\S+)", said)
         if not found:
             raise Refused(f"the scheduler said: {said}{self.scheduler.log.read_text() if self.scheduler.log.exists() else ''}")
@@ -330,7 +361,7 @@ class Cluster:
             if self.memory:
                 executor.group.limit_memory(self.memory)
         place = ["--scheduler", self.address, "--listen", f"{executor.host}:0", "--work-folder", str(executor.work)]
-        said = executor.start([program or self.program, "executor", *place, *self._open()])
+        said = executor.start([program or self.program, "executor", *place, *self.keys.served(), *self.keys.asked("--tls-authority")])
         if not said.startswith("executor at"):
             raise Refused(f"an executor said: {said}{executor.log.read_text() if executor.log.exists() else ''}")
         self.executors.append(executor)
@@ -348,9 +379,14 @@ class Cluster:
         """What a command is told."""
         return {
             "HEADRACE_CLUSTER": self.address,
+            "HEADRACE_CLUSTER_ACCESS": " ".join(self.access()),
             "HEADRACE_CLUSTER_SCHEDULER": str(self.scheduler.process.pid),
             "HEADRACE_CLUSTER_EXECUTORS": " ".join(str(executor.process.pid) for executor in self.executors),
         }
+
+    def access(self) -> list:
+        """What lets a query in."""
+        return self.keys.asked("--tls-authority", "--secret-file")
 
     def in_place(self, command) -> list:
         """A command where queries are asked."""
@@ -358,7 +394,7 @@ class Cluster:
 
     def started(self, sql: str, *options: str) -> subprocess.Popen:
         """A query that has been started."""
-        command = [self.program, "query", "--cluster", self.address, *options, sql]
+        command = [self.program, "query", "--cluster", self.address, *self.access(), *options, sql]
         return spawn(self.in_place(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def query(self, sql: str, *options: str, patience_s: float = 300) -> tuple[int, str, str]:

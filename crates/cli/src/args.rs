@@ -1,6 +1,7 @@
 //! What the user may type.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -87,7 +88,26 @@ pub struct QueryArgs {
     #[arg(short, long)]
     pub quiet: bool,
     #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
     pub engine: EngineArgs,
+}
+
+/// Which machines queries are divided among.
+#[derive(Debug, Default, Args)]
+pub struct ClusterArgs {
+    /// Divide queries among the executors of a cluster, which its scheduler deals out (by the program headrace-cluster).
+    #[arg(long, value_name = "HOST:PORT")]
+    pub cluster: Option<SocketAddr>,
+    /// Speak TLS with the cluster, whose certificates are of this authority.
+    #[arg(long, value_name = "PEM", requires = "cluster")]
+    pub tls_authority: Option<PathBuf>,
+    /// The cluster's secret: the first line of a file.
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    pub secret_file: Option<PathBuf>,
+    /// Parts that a table is divided in on the cluster (default: by its bytes, at least 8).
+    #[arg(long, value_name = "N", requires = "cluster", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub shares: Option<u32>,
 }
 
 /// How queries run.

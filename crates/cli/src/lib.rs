@@ -44,6 +44,7 @@ mod version;
 use std::ffi::OsString;
 use std::io;
 use std::panic::catch_unwind;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -51,6 +52,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use clap::{CommandFactory, Parser, ValueEnum};
+use headrace_engine::Session;
 use headrace_io::write::hidden;
 
 use args::{Cli, Command, GenerateArgs, SeededGenerateArgs, SuiteCommand};
@@ -63,6 +65,7 @@ use ooc::{DEFAULT_SEED, SetArgs};
 use output::{Expanded, Format, Layout, Printer, Room};
 use signals::Asked;
 
+pub use args::ClusterArgs;
 pub use sizes::{parse_bytes_or_zero, parse_memory};
 
 /// Stack size of the runtime's threads: expressions may be deeply nested. Untouched pages take no
@@ -84,10 +87,25 @@ const WRITER_PATIENCE: Duration = Duration::from_secs(2);
 /// Time to print measurements made before an interruption, and to remove their files.
 const MEASUREMENT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a program adds that has a cluster: this library knows none.
+#[derive(Clone, Copy)]
+pub struct ClusterDoor {
+    /// Has a session's queries divided among a cluster.
+    pub distribute: fn(&Session, &ClusterArgs) -> std::result::Result<(), String>,
+    /// Waits, but not for long, until the cluster knows which queries are over.
+    pub ended: fn() -> Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
 /// Runs a command line, whose first word is the program; returns the exit code.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> i32 {
+    run_with(words, None)
+}
+
+/// The same in a program that may have a cluster. Without one, `--cluster` is another program's.
+pub fn run_with(words: impl IntoIterator<Item = OsString>, door: Option<ClusterDoor>) -> i32 {
+    let words: Vec<OsString> = words.into_iter().collect();
     // What helps with a wrong one is printed by the parser, which knows its exit code, too.
-    let cli = match Cli::try_parse_from(words) {
+    let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(told) => {
             let _ = told.print();
@@ -102,7 +120,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> i32 {
         .with_writer(std::io::stderr)
         .init();
     headrace_engine::silence_panics();
-    let started = catch_unwind(|| start(cli)).unwrap_or_else(|panic| Err(CliError::fault(&*panic)));
+    let started = catch_unwind(|| start(cli, &words, door))
+        .unwrap_or_else(|panic| Err(CliError::fault(&*panic)));
     started.unwrap_or_else(|error| {
         say!("{error}");
         error.exit_code()
@@ -137,7 +156,7 @@ fn patience(command: Option<&Command>) -> (Duration, bool) {
     }
 }
 
-fn start(cli: Cli) -> Result<i32> {
+fn start(cli: Cli, words: &[OsString], door: Option<ClusterDoor>) -> Result<i32> {
     if cli.version {
         return output::print(&version::text()).map(|()| 0);
     }
@@ -153,6 +172,9 @@ fn start(cli: Cli) -> Result<i32> {
             return beside::become_server("serve", &args.words).map(|()| 0);
         }
         Some(Command::Mcp(args)) => return beside::become_server("mcp", &args.words).map(|()| 0),
+        None if cli.query.cluster.cluster.is_some() && door.is_none() => {
+            return beside::become_cluster(words.get(1..).unwrap_or_default()).map(|()| 0);
+        }
         _ => {}
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -161,12 +183,18 @@ fn start(cli: Cli) -> Result<i32> {
     let (patience, tells_how_far) = patience(cli.command.as_ref());
     let asked = signals::listen(Arc::clone(&cancel), patience).at("signals")?;
     let done = runtime.block_on(async {
-        let mut work = std::pin::pin!(dispatch(cli, cancel, Arc::clone(&asked)));
-        tokio::select! {
-            done = &mut work => Some(done),
-            // Others look at `cancel`: they end before patience does, or the process ends then.
-            () = asked.to_end(), if patience == STATEMENT_PATIENCE => None,
+        let done = {
+            let mut work = std::pin::pin!(dispatch(cli, cancel, Arc::clone(&asked), door));
+            tokio::select! {
+                done = &mut work => Some(done),
+                // Others look at `cancel`: they end before patience does, or the process ends then.
+                () = asked.to_end(), if patience == STATEMENT_PATIENCE => None,
+            }
+        };
+        if let Some(door) = door {
+            (door.ended)().await;
         }
+        done
     });
     let Some(code) = asked.code() else {
         // A cancelled race drains its reads in its own threads; give it a moment. A statement that has failed, or taken
@@ -191,13 +219,18 @@ fn start(cli: Cli) -> Result<i32> {
 }
 
 /// Runs the command; returns the exit code.
-async fn dispatch(cli: Cli, cancel: Arc<AtomicBool>, asked: Arc<Asked>) -> Result<i32> {
+async fn dispatch(
+    cli: Cli,
+    cancel: Arc<AtomicBool>,
+    asked: Arc<Asked>,
+    door: Option<ClusterDoor>,
+) -> Result<i32> {
     let done = match cli.command {
         // Its exit code is its answer.
         Some(Command::Doctor(args)) => {
             return blocking(move || doctor::run(&args, cancel)).await;
         }
-        None => query::run(&cli.query, cancel, &asked).await,
+        None => query::run(&cli.query, cancel, &asked, door).await,
         Some(Command::Ssb(command)) => seeded(Suite::Ssb, command, cancel).await,
         Some(Command::ClickBench(command)) => seeded(Suite::ClickBench, command, cancel).await,
         Some(Command::Similarity(command)) => seeded(Suite::Similarity, command, cancel).await,

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use clap::CommandFactory;
 use headrace_engine::failure::nearest;
 
+use crate::ClusterDoor;
 use crate::args::{Cli, QueryArgs};
 use crate::error::{CliError, Context, Result};
 use crate::output::{Format, print};
@@ -35,7 +36,12 @@ struct Inputs {
 }
 
 /// Runs every statement; stops at the first failure.
-pub async fn run(args: &QueryArgs, stop: Arc<AtomicBool>, asked: &Asked) -> Result<()> {
+pub async fn run(
+    args: &QueryArgs,
+    stop: Arc<AtomicBool>,
+    asked: &Asked,
+    door: Option<ClusterDoor>,
+) -> Result<()> {
     if args.format == Some(Format::Parquet) && args.output.is_none() {
         return Err(CliError::usage("parquet needs a file").hint("-o FILE"));
     }
@@ -47,6 +53,9 @@ pub async fn run(args: &QueryArgs, stop: Arc<AtomicBool>, asked: &Asked) -> Resu
     match source {
         Source::Terminal => session.runner().allow_rehearsals(),
         _ => session = session.inline(),
+    }
+    if let (Some(door), Some(_)) = (door, args.cluster.cluster) {
+        (door.distribute)(&session, &args.cluster).map_err(CliError::carrying_hint)?;
     }
     for path in args.data.iter().chain(&inputs.data) {
         session::register(&session, path).await?;

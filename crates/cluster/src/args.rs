@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -21,6 +22,41 @@ pub enum Command {
     Executor(ExecutorArgs),
     /// Runs a query: what can be divided on the executors, the rest here.
     Query(QueryArgs),
+    /// What `headrace --cluster` becomes: that command line, whose queries are divided.
+    #[command(hide = true)]
+    Shell(ShellArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ShellArgs {
+    /// The version of the `headrace` that became this.
+    #[arg(long, value_name = "VERSION")]
+    pub of: String,
+    /// Its words.
+    #[arg(last = true)]
+    pub words: Vec<OsString>,
+}
+
+/// What a member shows to those who come.
+#[derive(Debug, Default, clap::Args)]
+pub struct CertificateArgs {
+    /// The certificate, and those above it, for TLS; it holds for the address that others connect to.
+    #[arg(long, requires = "tls_key", value_name = "PEM")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The key of the certificate.
+    #[arg(long, requires = "tls_certificate", value_name = "PEM")]
+    pub tls_key: Option<PathBuf>,
+}
+
+/// How a member connects to others.
+#[derive(Debug, Default, clap::Args)]
+pub struct MemberArgs {
+    /// Speak TLS with the others, whose certificates are of this authority.
+    #[arg(long, value_name = "PEM")]
+    pub tls_authority: Option<PathBuf>,
+    /// The secret that all members share: the first line of a file, 16 letters at least.
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -31,10 +67,11 @@ pub struct SchedulerArgs {
     /// Seconds without a word after which an executor counts as lost. A busy one is heard every 5 seconds.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(6..=3600), value_name = "SECONDS")]
     pub executor_timeout: u64,
-    /// Listen where other machines come too. There is no TLS and no secret yet: whoever reaches the address reads every file that
-    /// this user may read. For a network of one's own, as scripts/cluster-local makes it.
-    #[arg(long)]
-    pub insecure_network: bool,
+    #[command(flatten)]
+    pub certificate: CertificateArgs,
+    /// The secret that all members share: the first line of a file, 16 letters at least.
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -51,10 +88,10 @@ pub struct ExecutorArgs {
     /// Folder for what tasks hand on to each other; a temporary one.
     #[arg(long, value_name = "FOLDER")]
     pub work_folder: Option<PathBuf>,
-    /// Listen where other machines come too. There is no TLS and no secret yet: whoever reaches the address reads every file that
-    /// this user may read. For a network of one's own, as scripts/cluster-local makes it.
-    #[arg(long)]
-    pub insecure_network: bool,
+    #[command(flatten)]
+    pub certificate: CertificateArgs,
+    #[command(flatten)]
+    pub member: MemberArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -74,41 +111,9 @@ pub struct QueryArgs {
     /// Parts that a table is divided in; by its bytes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536), value_name = "NUMBER")]
     pub shares: Option<u32>,
+    #[command(flatten)]
+    pub member: MemberArgs,
     /// The query.
     #[arg(allow_hyphen_values = true)]
     pub sql: String,
-}
-
-/// Refuses to listen where others than this machine's could come, unless somebody says so: there is no TLS and no password yet.
-///
-/// # Errors
-/// The address is not this machine's own.
-pub fn check_listen(listen: SocketAddr, insecure_network: bool) -> Result<(), String> {
-    if listen.ip().is_loopback() || insecure_network {
-        return Ok(());
-    }
-    Err(format!(
-        "{listen} is reached from other machines, where anybody could read what this one can: there is no TLS and no secret yet\n\n\
-         hint: --listen 127.0.0.1:{}",
-        listen.port()
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn nobody_beyond_this_machine_is_served() {
-        for (address, is_served) in
-            [("127.0.0.1:1", true), ("[::1]:1", true), ("0.0.0.0:1", false), ("10.0.0.1:1", false)]
-        {
-            let address = address.parse().unwrap();
-            let checked = check_listen(address, false);
-            assert_eq!(checked.is_ok(), is_served, "{address}: {checked:?}");
-            assert!(checked.err().is_none_or(|cause| cause.contains("TLS")));
-            assert_eq!(check_listen(address, true), Ok(()), "somebody says so");
-        }
-    }
 }

@@ -14,8 +14,8 @@ use ballista_core::serde::protobuf::execute_query_result::Result as Submitted;
 use ballista_core::serde::protobuf::job_status::Status;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_core::serde::protobuf::{
-    CancelJobParams, CleanJobDataParams, ExecuteQueryParams, GetJobStatusParams, KeyValuePair,
-    PartitionLocation, RemoveSessionParams,
+    CancelJobParams, CleanJobDataParams, ExecuteQueryParams, GetJobMetricsParams,
+    GetJobStatusParams, JobStageMetrics, KeyValuePair, PartitionLocation, RemoveSessionParams,
 };
 use ballista_core::utils::GrpcClientConfig;
 use ballista_core::version::insert_version_header;
@@ -28,8 +28,9 @@ use tonic::Code;
 use tonic::transport::Channel;
 use uuid::Uuid;
 
+use crate::access::Access;
 use crate::failure::heard;
-use crate::settings::{MESSAGE_BYTES_MAX, greeted, session_config};
+use crate::settings::{MESSAGE_BYTES_MAX, Scheduler, greeted, session_config};
 
 /// How long is waited between two questions whether a job is done: a twentieth of the time that it has taken, so that the end of a
 /// short one is soon known, and a long one is not often asked for.
@@ -63,14 +64,14 @@ impl Job {
     ///
     /// # Errors
     /// There is no scheduler, or it does not take the plan.
-    pub async fn submit(address: SocketAddr, plan: Vec<u8>) -> Result<Self> {
+    pub async fn submit(place: &Scheduler, plan: Vec<u8>) -> Result<Self> {
         let mut scheduler =
-            greeted(address).await.map_err(|cause| exec_datafusion_err!("{cause}"))?;
+            greeted(place).await.map_err(|cause| exec_datafusion_err!("{cause}"))?;
         // Each has a session of its own there, with nothing of another one's.
         let session = Uuid::new_v4().to_string();
         let mut request = tonic::Request::new(ExecuteQueryParams {
             query: Some(Query::PhysicalPlan(plan)),
-            settings: settings(),
+            settings: settings(&place.access),
             session_id: session.clone(),
             operation_id: Uuid::new_v4().to_string(),
         });
@@ -84,6 +85,7 @@ impl Job {
             None => return Err(heard(exec_datafusion_err!("the scheduler said nothing"))),
         };
         OPEN.fetch_add(1, Ordering::Relaxed);
+        let address = place.address;
         Ok(Self { address, scheduler, id, session, is_over: false, runtime: Handle::current() })
     }
 
@@ -134,6 +136,15 @@ impl Job {
             self.address
         )
     }
+
+    /// What the stages did of one that is done.
+    ///
+    /// # Errors
+    /// The scheduler does not know any more.
+    pub async fn stages(&mut self) -> Result<Vec<JobStageMetrics>> {
+        let asked = GetJobMetricsParams { job_id: self.id.clone() };
+        Ok(self.scheduler.get_job_metrics(asked).await.map_err(failed)?.into_inner().stages)
+    }
 }
 
 impl Drop for Job {
@@ -168,12 +179,15 @@ pub async fn ended() {
 ///
 /// # Errors
 /// Whoever has them is gone.
-pub async fn fetched(location: PartitionLocation) -> Result<SendableRecordBatchStream> {
+pub async fn fetched(
+    location: PartitionLocation,
+    access: Access,
+) -> Result<SendableRecordBatchStream> {
     let layout = location.layout();
     let (Some(executor), Some(partition)) = (location.executor_meta, location.partition_id) else {
         return Err(internal_datafusion_err!("rows of a job that lie nowhere"));
     };
-    let config = session_config();
+    let config = session_config(&access);
     let retries = GrpcClientConfig::from(&config.ballista_config());
     let (host, port) = (executor.host.as_str(), executor.port as u16);
     let client = BallistaClient::try_new(
@@ -209,8 +223,8 @@ pub async fn fetched(location: PartitionLocation) -> Result<SendableRecordBatchS
 }
 
 /// What tasks are to know of Ballista's settings.
-fn settings() -> Vec<KeyValuePair> {
-    let config = session_config();
+fn settings(access: &Access) -> Vec<KeyValuePair> {
+    let config = session_config(access);
     let entries = config.options().entries().into_iter();
     entries.map(|entry| KeyValuePair { key: entry.key, value: entry.value }).collect()
 }

@@ -17,11 +17,15 @@ use headrace_engine::{RunnerOptions, Session, SessionOptions};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tonic::service::interceptor::InterceptedService;
 
-use crate::args::{ExecutorArgs, check_listen};
+use crate::access::{Access, check_listen, check_told};
+use crate::args::ExecutorArgs;
 use crate::codec::ClusterCodec;
 use crate::place::Place;
-use crate::settings::{MESSAGE_BYTES_MAX, connecting, greeted, incoming, session_config};
+use crate::settings::{
+    MESSAGE_BYTES_MAX, Scheduler, connecting, greeted, incoming, session_config,
+};
 
 /// Tasks at a time: each has all cores while it races. Of several, one of a stage that is run again as a whole could still run beside
 /// those in its place, and Ballista 55 has them write the same files: rows would be missing.
@@ -32,8 +36,10 @@ const TASKS: usize = 1;
 /// # Errors
 /// There is no scheduler, or one of another version; the address is not this machine's, or taken.
 pub async fn serve(args: &ExecutorArgs) -> Result<(), String> {
-    check_listen(args.listen, args.insecure_network)?;
-    greeted(args.scheduler).await?;
+    let access = Access::of_both(&args.certificate, &args.member)?;
+    check_listen(args.listen, &access)?;
+    check_told(args.listen)?;
+    greeted(&Scheduler { address: args.scheduler, access: access.clone() }).await?;
     let failed =
         |error: &dyn std::fmt::Display| format!("cannot listen at {}: {error}", args.listen);
     let listener = TcpListener::bind(args.listen).await.map_err(|error| failed(&error))?;
@@ -46,7 +52,7 @@ pub async fn serve(args: &ExecutorArgs) -> Result<(), String> {
     let temporary = temporary.map_err(|error| format!("a temporary folder: {error}"))?;
     let folder = shown(args.work_folder.as_deref().unwrap_or(temporary.path()))?;
     eprintln!("executor at {place}, scheduler at {}", args.scheduler);
-    let config = config(args, place, folder, &session, serving(listener));
+    let config = config(args, place, folder, &session, (serving(listener, &access), &access));
     let done = start_executor_process(Arc::new(config)).await;
     done.map_err(|error| format!("the executor ended: {error}"))
 }
@@ -66,11 +72,12 @@ fn config(
     place: SocketAddr,
     work_dir: String,
     session: &Session,
-    serving: Arc<ArrowFlightServerProvider>,
+    (serving, access): (Arc<ArrowFlightServerProvider>, &Access),
 ) -> ExecutorProcessConfig {
     let state = session.context().state();
     let runtime: Arc<RuntimeEnv> = Arc::clone(state.runtime_env());
-    let codec = ClusterCodec::at(Arc::new(Place::of(session)));
+    let connected = access.clone();
+    let codec = ClusterCodec::at(Arc::new(Place::of(session, place)));
     ExecutorProcessConfig {
         bind_host: place.ip().to_string(),
         external_host: Some(place.ip().to_string()),
@@ -89,29 +96,35 @@ fn config(
         memory_pool_size: Some(0),
         override_runtime_producer: Some(Arc::new(move |_| Ok(Arc::clone(&runtime)))),
         override_function_registry: Some(Arc::new(BallistaFunctionRegistry::from(&state))),
-        override_config_producer: Some(Arc::new(session_config)),
+        override_config_producer: Some(Arc::new(move || session_config(&connected))),
         override_physical_codec: Some(Arc::new(codec)),
         override_arrow_flight_service: Some(serving),
-        override_create_grpc_client_endpoint: Some(connecting()),
+        override_create_grpc_client_endpoint: Some(connecting(access)),
         ..ExecutorProcessConfig::default()
     }
 }
 
 /// Serves what tasks have made, at an address that is taken already: Ballista would tell others a port before it has it.
-fn serving(listener: TcpListener) -> Arc<ArrowFlightServerProvider> {
-    let listener = Mutex::new(Some(listener));
+fn serving(listener: TcpListener, access: &Access) -> Arc<ArrowFlightServerProvider> {
+    let (listener, access) = (Mutex::new(Some(listener)), access.clone());
     let serve =
         move |folder: String, _: SocketAddr, mut ending: Shutdown, config: GrpcServerConfig| {
-            let listener = listener.lock().take();
+            let (listener, access) = (listener.lock().take(), access.clone());
             let served: JoinHandle<Result<(), BallistaError>> = tokio::spawn(async move {
                 let once = || BallistaError::Internal("an executor serves once".into());
-                let incoming = incoming(listener.ok_or_else(once)?);
+                let listener = listener.ok_or_else(once)?;
                 let service = FlightServiceServer::new(BallistaFlightService::new(folder))
                     .max_decoding_message_size(MESSAGE_BYTES_MAX)
                     .max_encoding_message_size(MESSAGE_BYTES_MAX);
+                let checked = access.clone();
+                let service = InterceptedService::new(service, move |it| checked.check(it));
                 let server = create_grpc_server(&config).add_service(service);
-                let served = server.serve_with_incoming_shutdown(incoming, ending.recv());
-                served.await.map_err(BallistaError::TonicError)
+                let end = ending.recv();
+                let served = match access.handshaken(listener) {
+                    Ok(incoming) => server.serve_with_incoming_shutdown(incoming, end).await,
+                    Err(open) => server.serve_with_incoming_shutdown(incoming(open), end).await,
+                };
+                served.map_err(BallistaError::TonicError)
             });
             served
         };

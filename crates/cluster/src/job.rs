@@ -1,7 +1,6 @@
 //! The node that has a part of a plan run by the cluster.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -17,11 +16,13 @@ use datafusion_proto::physical_plan::AsExecutionPlan;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use futures::{StreamExt, TryStreamExt};
 use headrace_engine::exec::conform;
+use parking_lot::Mutex;
 use prost::Message;
 
 use crate::client::{Job, fetched};
 use crate::codec::ClusterCodec;
-use crate::settings::MESSAGE_BYTES_MAX;
+use crate::settings::{MESSAGE_BYTES_MAX, Scheduler};
+use crate::stages;
 
 /// The rest of a message: the settings beside a plan.
 const REST_BYTES: usize = 1 << 20;
@@ -29,10 +30,12 @@ const REST_BYTES: usize = 1 << 20;
 /// The node. It has no children here: what it sends runs elsewhere.
 #[derive(Clone, Debug)]
 pub struct ClusterExec {
-    scheduler: SocketAddr,
+    scheduler: Scheduler,
     plan: Arc<dyn ExecutionPlan>,
     /// Those of the plan that it stands for.
     properties: Arc<PlanProperties>,
+    /// What its stages did when it ran last.
+    stages: Arc<Mutex<Vec<String>>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -55,20 +58,35 @@ fn sent(plan: &Arc<dyn ExecutionPlan>) -> Result<PhysicalPlanNode> {
 impl ClusterExec {
     /// A node that sends a plan, in place of one of one partition. Their columns may differ in how their values lie.
     pub fn new(
-        scheduler: SocketAddr,
+        scheduler: Scheduler,
         plan: Arc<dyn ExecutionPlan>,
         in_place_of: &Arc<dyn ExecutionPlan>,
     ) -> Self {
         let properties = Arc::clone(in_place_of.properties());
-        Self { scheduler, plan, properties, metrics: ExecutionPlanMetricsSet::new() }
+        Self {
+            scheduler,
+            plan,
+            properties,
+            stages: Arc::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
     }
 
     async fn start(self) -> Result<SendableRecordBatchStream> {
         let mut plan = Vec::new();
         sent(&self.plan)?.try_encode(&mut plan)?;
-        let mut job = Job::submit(self.scheduler, plan).await?;
+        let mut job = Job::submit(&self.scheduler, plan).await?;
         let places = job.done().await?;
-        let rows = futures::stream::iter(places).then(fetched).try_flatten();
+        // An answer is one also where nobody knows how it was found.
+        let stages = match job.stages().await {
+            Ok(told) => stages::lines(&told),
+            Err(error) => vec![format!("stages: not known: {error}")],
+        };
+        *self.stages.lock() = stages;
+        let access = self.scheduler.access.clone();
+        let rows = futures::stream::iter(places)
+            .then(move |place| fetched(place, access.clone()))
+            .try_flatten();
         // It is over when its rows are read, or nobody reads them.
         let rows = rows.inspect(move |_| {
             let _job = &job;
@@ -89,9 +107,10 @@ impl ClusterExec {
 
 impl DisplayAs for ClusterExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ClusterExec: scheduler={}", self.scheduler)?;
+        write!(f, "ClusterExec: scheduler={}", self.scheduler.address)?;
         let plan = displayable(self.plan.as_ref()).indent(false).to_string();
-        plan.lines().try_for_each(|line| write!(f, "\n          {line}"))
+        plan.lines().try_for_each(|line| write!(f, "\n          {line}"))?;
+        self.stages.lock().iter().try_for_each(|line| write!(f, "\n          {line}"))
     }
 }
 
@@ -131,7 +150,11 @@ impl ExecutionPlan for ClusterExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self { metrics: ExecutionPlanMetricsSet::new(), ..self.as_ref().clone() }))
+        Ok(Arc::new(Self {
+            stages: Arc::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+            ..self.as_ref().clone()
+        }))
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -27,19 +27,22 @@
 //! place of the one that was lost. Nothing with LIMIT but first rows of an order lies below the merge. A build is made by each
 //! executor from its files.
 //!
-//! - [`args`]: the command line. [`version`]: who speaks to whom.
+//! - [`args`]: the command line. [`version`]: who speaks to whom. [`access`]: TLS, and the secret of all members.
 //! - [`rule`]: which part of a plan is sent. [`split`]: a pipeline as shares and their merge. [`lift`]: which nodes above go with it.
 //! - [`shares`]: shares as rows. [`share`], [`merge`]: the nodes. [`job`]: the node that sends a part; [`client`]: its job.
 //!   [`home`]: the node that says why a pipeline stays.
 //! - [`message`]: nodes as bytes. [`codec`]: what Ballista calls for them. [`outputs`]: columns as a message has them.
 //! - [`place`]: what an executor runs tasks with. [`thread`]: work that blocks, and its rows. [`failure`]: errors on their way.
-//! - [`scheduler`], [`executor`], [`query`]: the commands. [`waiting`]: how executors wait for work. [`settings`]: what both sides of a connection agree on.
+//!   [`stages`]: what tasks did, for EXPLAIN ANALYZE.
+//! - [`scheduler`], [`executor`], [`query`], [`shell`]: the commands. [`waiting`]: how executors wait for work. [`settings`]: what both sides of a
+//!   connection agree on. [`access`]: who is let in.
 //!
 //! # What this crate must never know
 //!
 //! How a pipeline runs: that is the runner's. What a statement means: that is the engine's. How lost work is found and run again:
 //! that is Ballista's. Decoding a plan opens no file.
 
+mod access;
 mod args;
 mod client;
 mod codec;
@@ -58,7 +61,9 @@ mod scheduler;
 mod settings;
 mod share;
 mod shares;
+mod shell;
 mod split;
+mod stages;
 mod thread;
 mod version;
 mod waiting;
@@ -74,12 +79,17 @@ use args::{Args, Command};
 const STACK_BYTES: usize = 16 << 20;
 
 fn main() -> ExitCode {
+    let command = match Args::parse().command {
+        // It has threads of its own.
+        Command::Shell(args) => return shell::run(args),
+        command => command,
+    };
     headrace_engine::silence_panics();
     headrace_cli::raise_open_files();
     let runtime = Builder::new_multi_thread().thread_stack_size(STACK_BYTES).enable_all().build();
     let done = match runtime {
         Ok(runtime) => {
-            let done = runtime.block_on(run(Args::parse().command));
+            let done = runtime.block_on(run(command));
             // What nobody waits for any more is not waited for here either.
             runtime.shutdown_background();
             done
@@ -100,5 +110,6 @@ async fn run(command: Command) -> Result<(), String> {
         Command::Scheduler(args) => scheduler::serve(&args).await,
         Command::Executor(args) => executor::serve(&args).await,
         Command::Query(args) => query::run(&args).await,
+        Command::Shell(_) => Err("it is begun before any thread is".to_string()),
     }
 }

@@ -1,6 +1,7 @@
 //! What an executor runs tasks with: one runner, with one memory budget, and the tables that are open.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -17,6 +18,8 @@ const TABLES_MAX: usize = 256;
 /// An executor's own.
 pub struct Place {
     runner: Arc<Runner>,
+    /// Where others reach it.
+    address: String,
     settings: Settings,
     /// The ones used last are the last.
     tables: Mutex<Vec<(NamedTable, Arc<StreamTable>)>>,
@@ -29,15 +32,20 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// With the runner and the settings of a session.
-    pub fn of(session: &Session) -> Self {
+    /// With the runner and the settings of a session; others reach it at an address.
+    pub fn of(session: &Session, address: SocketAddr) -> Self {
         let (runner, settings) = (Arc::clone(session.runner()), session.settings());
-        Self { runner, settings, tables: Mutex::default() }
+        Self { runner, address: address.to_string(), settings, tables: Mutex::default() }
     }
 
     /// What runs programs.
     pub fn runner(&self) -> &Runner {
         &self.runner
+    }
+
+    /// Where others reach it.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// How a program is run here: whoever sent it says on which processor, and how its bytes reach that; threads and devices

@@ -10,9 +10,11 @@ use headrace_cli::ResultWriter;
 use headrace_engine::failure::{Failure, Levers};
 use headrace_engine::{Session, SessionOptions, SettingError, Settings};
 
+use crate::access::Access;
 use crate::args::QueryArgs;
 use crate::client::ended;
 use crate::rule::ClusterRule;
+use crate::settings::Scheduler;
 
 /// What helps, as this command line calls it.
 const LEVERS: Levers = Levers {
@@ -40,7 +42,8 @@ async fn answered(args: &QueryArgs) -> Result<(), String> {
     let session = Session::new(SessionOptions { settings, ..SessionOptions::default() });
     let session = session.map_err(|error| told(&error))?;
     let shares = args.shares.map(|shares| shares as usize);
-    distribute(&session, ClusterRule { scheduler: args.cluster, shares });
+    let scheduler = Scheduler { address: args.cluster, access: Access::of_client(&args.member)? };
+    distribute(&session, ClusterRule { scheduler, shares });
     for path in &args.data {
         let placed = |error| format!("{}: {}", path.display(), told(&error));
         session.register_place(path).await.map_err(placed)?;
@@ -60,7 +63,7 @@ async fn answered(args: &QueryArgs) -> Result<(), String> {
 }
 
 /// Has parts of a session's plans run by a cluster.
-fn distribute(session: &Session, rule: ClusterRule) {
+pub fn distribute(session: &Session, rule: ClusterRule) {
     let state = session.context().state_ref();
     let mut state = state.write();
     let builder = SessionStateBuilder::new_from_existing(state.clone());

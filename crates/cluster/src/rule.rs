@@ -3,7 +3,6 @@
 //! From the leaves upwards: a pipeline becomes shares and their merge, what can go with it goes with it, and a node stands in the
 //! place of what is sent. Everything else stays, and runs here. So no leaf is ever sent but rows of shares.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -19,13 +18,14 @@ use headrace_engine::scan::HeadraceScanExec;
 use crate::home::AtHomeExec;
 use crate::job::{ClusterExec, check_sent};
 use crate::lift::is_lifted;
+use crate::settings::Scheduler;
 use crate::split::split;
 
 /// The rule.
 #[derive(Debug)]
 pub struct ClusterRule {
     /// The scheduler.
-    pub scheduler: SocketAddr,
+    pub scheduler: Scheduler,
     /// Shares of each table; `None`: by its bytes.
     pub shares: Option<usize>,
 }
@@ -85,7 +85,7 @@ impl ClusterRule {
         match placed {
             Placed::Here(plan) => plan,
             Placed::Cluster { sent, plan } => {
-                Arc::new(ClusterExec::new(self.scheduler, sent, &plan))
+                Arc::new(ClusterExec::new(self.scheduler.clone(), sent, &plan))
             }
         }
     }

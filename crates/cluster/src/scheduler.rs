@@ -1,4 +1,4 @@
-//! The scheduler: Ballista's, behind a check of versions.
+//! The scheduler: Ballista's, behind a check of who comes.
 
 use std::sync::Arc;
 
@@ -14,13 +14,12 @@ use tokio::sync::Notify;
 use tonic::codegen::async_trait;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
-use tonic::{Request, Status};
 use uuid::Uuid;
 
-use crate::args::{SchedulerArgs, check_listen};
+use crate::access::{Access, check_listen};
+use crate::args::SchedulerArgs;
 use crate::codec::ClusterCodec;
 use crate::settings::{MESSAGE_BYTES_MAX, connecting, incoming, session_config};
-use crate::version::check_client;
 use crate::waiting::Waiting;
 
 /// Attempts at a task whose reading failed.
@@ -47,7 +46,8 @@ impl JobIdGenerator for Names {
 /// # Errors
 /// The address is not this machine's, or taken.
 pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
-    check_listen(args.listen, args.insecure_network)?;
+    let access = Access::of_server(&args.certificate, args.secret_file.as_deref())?;
+    check_listen(args.listen, &access)?;
     let failed =
         |error: &dyn std::fmt::Display| format!("cannot listen at {}: {error}", args.listen);
     let listener = TcpListener::bind(args.listen).await.map_err(|error| failed(&error))?;
@@ -66,9 +66,12 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
         grpc_server_max_decoding_message_size: MESSAGE_BYTES_MAX as u32,
         grpc_server_max_encoding_message_size: MESSAGE_BYTES_MAX as u32,
         grpc_client_max_message_size: MESSAGE_BYTES_MAX as u32,
-        override_config_producer: Some(Arc::new(session_config)),
+        override_config_producer: Some(Arc::new({
+            let access = access.clone();
+            move || session_config(&access)
+        })),
         override_physical_codec: Some(Arc::new(ClusterCodec::default())),
-        override_create_grpc_client_endpoint: Some(connecting()),
+        override_create_grpc_client_endpoint: Some(connecting(&access)),
         job_id_generator: Some(Arc::new(Names)),
         on_work_available: Some(Arc::new(move |_| told.notify_waiters())),
         ..SchedulerConfig::default()
@@ -82,16 +85,13 @@ pub async fn serve(args: &SchedulerArgs) -> Result<(), String> {
     let service = SchedulerGrpcServer::new(Waiting::new(scheduler, work))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    let service = InterceptedService::new(service, check);
-    let who = if place.ip().is_loopback() { "this machine" } else { "whoever reaches it" };
-    eprintln!("scheduler at {place} for {who}");
+    let checked = access.clone();
+    let service = InterceptedService::new(service, move |request| checked.check(request));
+    eprintln!("scheduler at {place} for {}", access.whom());
     let served = Server::builder().add_service(service);
-    let served = served.serve_with_incoming(incoming(listener));
-    served.await.map_err(|error| broken(&error))
-}
-
-/// Refuses programs of other versions.
-fn check(request: Request<()>) -> Result<Request<()>, Status> {
-    check_client(request.metadata()).map_err(Status::failed_precondition)?;
-    Ok(request)
+    let served = match access.handshaken(listener) {
+        Ok(incoming) => served.serve_with_incoming(incoming).await,
+        Err(listener) => served.serve_with_incoming(incoming(listener)).await,
+    };
+    served.map_err(|error| broken(&error))
 }

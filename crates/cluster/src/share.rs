@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
@@ -32,6 +33,7 @@ use crate::failure::{told, told_of};
 use crate::message::{Message, ShareWork};
 use crate::place::Place;
 use crate::shares::{self, ShareRow};
+use crate::stages;
 use crate::thread::{self, Emit};
 
 /// The node. Its child's rows are shares.
@@ -115,7 +117,10 @@ impl PipelineShareExec {
         let (program, tables, settings) = (&work.program, &tables[..], &settings);
         let request = Request { program, parameters: &[], tables, settings, token, known: None };
         let emit = |batch: RecordBatch| emit(self.put(batch));
-        place.runner().run(&request, &emit).map(drop).map_err(told)
+        let began = Instant::now();
+        let report = place.runner().run(&request, &emit).map_err(told)?;
+        stages::note(&self.metrics, &report, began.elapsed(), place.address());
+        Ok(())
     }
 
     /// A batch of the program as it leaves the node.

@@ -6,7 +6,6 @@
 
 use headrace_ir::PROGRAM_VERSION;
 use tonic::metadata::MetadataMap;
-use tonic::transport::Endpoint;
 
 /// Changes whenever a message of this crate changes.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -70,16 +69,12 @@ pub fn check_client(request: &MetadataMap) -> Result<(), String> {
     let name = request.get("user-agent").and_then(|name| name.to_str().ok()).unwrap_or_default();
     match Versions::of_client(name) {
         Some(versions) => versions.check(name.split(' ').next().unwrap_or(PRODUCT)),
-        None => Err(format!("{name:?} is no program of Headrace's cluster")),
+        None => {
+            // The rest may have a proof of the secret in it.
+            let product = name.split(' ').next().unwrap_or_default();
+            Err(format!("{product:?} is no program of Headrace's cluster"))
+        }
     }
-}
-
-/// A connection that says its versions.
-///
-/// # Errors
-/// None by itself; as Ballista's hook has it.
-pub fn told(endpoint: Endpoint) -> Result<Endpoint, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(endpoint.user_agent(Versions::OWN.client_name())?)
 }
 
 #[cfg(test)]

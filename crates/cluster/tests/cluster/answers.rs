@@ -85,6 +85,23 @@ fn no_row_counts_twice() {
 }
 
 #[test]
+fn explain_analyze_says_what_tasks_did() {
+    let (tables, cluster) = (Tables::shared(), Cluster::start(2));
+    for data in [tables.arrow.path(), tables.parquet.path()] {
+        let sql = "explain analyze select name, count(*) from facts where id >= 0 group by name";
+        let plan = cluster.answer(data, sql, &["--shares", "6"]).join("\n");
+        assert!(plan.contains("stage 1: tasks="), "{plan}");
+        assert!(plan.contains(&format!("rows={ROWS}, bytes=")), "{plan}");
+        assert!(!plan.contains("bytes=0,") && plan.contains(" GB/s in sum"), "{plan}");
+        let is_place = |place: &String| plan.contains(&format!(" s at {place}"));
+        assert!(cluster.places.iter().any(is_place), "{plan}");
+        assert!(plan.contains("rows of PipelineMergeExec"), "{plan}");
+        let plan = cluster.answer(data, &sql.replace("analyze", ""), &[]).join("\n");
+        assert!(!plan.contains("stage 1:"), "{plan}");
+    }
+}
+
+#[test]
 fn plans_say_what_runs_where() {
     let (tables, cluster) = (Tables::shared(), Cluster::start(1));
     for data in [tables.arrow.path(), tables.parquet.path()] {

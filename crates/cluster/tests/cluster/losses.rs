@@ -1,20 +1,7 @@
 //! Executors that are killed while a query runs.
 
-use std::path::{Path, PathBuf};
-
 use crate::data::{ROWS, Tables, answer as answer_here};
-use crate::programs::{Cluster, UNTIL_LOST, answer, failure, signal, wait_for};
-
-/// How many tasks of an executor have made something.
-fn outputs(work: &Path) -> usize {
-    let Ok(entries) = std::fs::read_dir(work) else { return 0 };
-    let of = |path: PathBuf| {
-        let is_data = path.extension().is_some_and(|extension| extension == "arrow");
-        let has_rows = is_data && path.metadata().is_ok_and(|it| it.len() > 0);
-        usize::from(has_rows) + outputs(&path)
-    };
-    entries.flatten().map(|entry| of(entry.path())).sum()
-}
+use crate::programs::{Cluster, UNTIL_LOST, answer, failure, outputs, signal, wait_for};
 
 /// What tasks of an executor have made is lost with it: they are run again, and count once.
 #[test]

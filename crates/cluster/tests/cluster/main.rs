@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod answers;
 mod data;
+mod doors;
 mod files;
 mod losses;
 mod programs;

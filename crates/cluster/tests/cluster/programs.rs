@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_headrace-cluster");
@@ -16,8 +17,8 @@ const TIMEOUT_MIN: &str = "6";
 /// Longer than it takes until an executor is lost that says nothing.
 pub const UNTIL_LOST: Duration = Duration::from_millis(8500);
 
-/// A process that is killed when it is dropped.
-pub struct Running(Child);
+/// A process that is killed when it is dropped, and what it says after its first line.
+pub struct Running(Child, Arc<Mutex<String>>);
 
 impl Running {
     /// Starts the program; returns what it says first.
@@ -29,8 +30,19 @@ impl Running {
         let mut first = String::new();
         said.read_line(&mut first).unwrap();
         // A pipe that is full would stop it.
-        std::thread::spawn(move || said.lines().for_each(drop));
-        (Self(child), first)
+        let log = Arc::new(Mutex::new(String::new()));
+        let heard = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in said.lines().map_while(Result::ok) {
+                *heard.lock().unwrap() += &(line + "\n");
+            }
+        });
+        (Self(child, log), first)
+    }
+
+    /// What it has said after its first line.
+    pub fn log(&self) -> String {
+        self.1.lock().unwrap().clone()
     }
 
     /// As by `kill -9`.
@@ -60,32 +72,47 @@ impl Drop for Running {
 pub struct Cluster {
     pub address: String,
     pub executors: Vec<Running>,
+    /// Where each executor listens.
+    pub places: Vec<String>,
     /// A folder for each executor.
     pub work: Vec<PathBuf>,
-    _scheduler: Running,
+    pub scheduler: Running,
+    /// Options of the scheduler, of executors, and of queries, by which they let each other in.
+    access: [Vec<String>; 3],
     folder: tempfile::TempDir,
 }
 
 impl Cluster {
     pub fn start(executors: usize) -> Self {
-        Self::with_timeout(executors, TIMEOUT)
+        Self::with(executors, TIMEOUT, Default::default())
     }
 
     /// One that soon notices which executors are lost.
     pub fn start_to_lose(executors: usize) -> Self {
-        Self::with_timeout(executors, TIMEOUT_MIN)
+        Self::with(executors, TIMEOUT_MIN, Default::default())
     }
 
-    fn with_timeout(executors: usize, timeout: &str) -> Self {
-        let (scheduler, said) = Running::start(&[
-            "scheduler", "--listen", "127.0.0.1:0", "--executor-timeout", timeout,
-        ]);
+    /// One whose members let each other in by options of theirs.
+    pub fn closed(executors: usize, access: [Vec<String>; 3]) -> Self {
+        Self::with(executors, TIMEOUT, access)
+    }
+
+    fn with(executors: usize, timeout: &str, access: [Vec<String>; 3]) -> Self {
+        let listen = match access[0].iter().any(|option| option == "--listen") {
+            true => &[][..],
+            false => &["--listen", "127.0.0.1:0"][..],
+        };
+        let own: Vec<&str> = access[0].iter().map(String::as_str).collect();
+        let arguments = [&["scheduler", "--executor-timeout", timeout][..], listen, &own].concat();
+        let (scheduler, said) = Running::start(&arguments);
         let address = said.split_whitespace().nth(2).unwrap_or_else(|| panic!("{said}"));
         let mut cluster = Self {
             address: address.to_string(),
             executors: Vec::new(),
+            places: Vec::new(),
             work: Vec::new(),
-            _scheduler: scheduler,
+            scheduler,
+            access,
             folder: tempfile::tempdir().unwrap(),
         };
         (0..executors).for_each(|_| cluster.add_executor());
@@ -95,9 +122,11 @@ impl Cluster {
     pub fn add_executor(&mut self) {
         let work = self.folder.path().join(self.executors.len().to_string());
         let place = ["--scheduler", &self.address, "--work-folder", work.to_str().unwrap()];
-        let arguments = [&["executor"][..], &place].concat();
+        let own: Vec<&str> = self.access[1].iter().map(String::as_str).collect();
+        let arguments = [&["executor"][..], &place, &own].concat();
         let (executor, said) = Running::start(&arguments);
         assert!(said.starts_with("executor at"), "{said}");
+        self.places.push(said.split([' ', ',']).nth(2).unwrap().to_string());
         self.executors.push(executor);
         self.work.push(work);
     }
@@ -107,7 +136,7 @@ impl Cluster {
         let mut command = Command::new(PROGRAM);
         command.args(["query", "--cluster", &self.address, "--data"]).arg(data);
         let shares = if more.contains(&"--shares") { &[][..] } else { &["--shares", "8"] };
-        command.args(["--format", "csv"]).args(shares).args(more).arg(sql);
+        command.args(["--format", "csv"]).args(&self.access[2]).args(shares).args(more).arg(sql);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
@@ -137,6 +166,22 @@ pub fn sorted(text: &str) -> Vec<String> {
 /// What a query that fails says.
 pub fn failure(outcome: &Output) -> String {
     String::from_utf8_lossy(&outcome.stderr).into_owned()
+}
+
+/// How many tasks of an executor have made something.
+pub fn outputs(work: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(work) else { return 0 };
+    let of = |path: PathBuf| {
+        let is_data = path.extension().is_some_and(|extension| extension == "arrow");
+        let has_rows = is_data && path.metadata().is_ok_and(|it| it.len() > 0);
+        usize::from(has_rows) + outputs(&path)
+    };
+    entries.flatten().map(|entry| of(entry.path())).sum()
+}
+
+/// The program.
+pub fn command() -> Command {
+    Command::new(PROGRAM)
 }
 
 /// Runs the program to its end.
