@@ -13,7 +13,7 @@ use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskCo
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::execution_plan::{EmissionType, reset_plan_states};
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use futures::{Stream, StreamExt, TryStreamExt};
@@ -259,8 +259,10 @@ impl Inbox {
             Some(Message::Batch(batch)) => {
                 self.node.record_output(batch.num_rows());
                 self.rows += batch.num_rows();
-                // Who has all the rows of a limit asks no more: the report must come before.
-                if self.node.fetch().is_some_and(|limit| self.rows >= limit) {
+                // Who has all the rows of a limit asks no more: the report must come before. A limit that the node does not
+                // know may be any; rows that come at the end of a run need not wait for the report.
+                let is_at_end = self.node.properties().emission_type == EmissionType::Final;
+                if is_at_end || self.node.fetch().is_some_and(|limit| self.rows >= limit) {
                     self.finish().await?;
                 }
                 Ok(Some(batch))
