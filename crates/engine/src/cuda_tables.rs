@@ -2,12 +2,15 @@
 //!
 //! The twin is planned once, when the function is made, over a table of its columns; a call puts its rows and values in.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err, plan_datafusion_err, plan_err};
 use datafusion::datasource::empty::EmptyTable;
+use datafusion::datasource::source_as_provider;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
@@ -135,6 +138,7 @@ impl Session {
             return plan_err!("it is no query over {}", function.table);
         }
         let planned = with_opened(given, parsed.plan(state)).await?;
+        check_scans(&planned.logical, &function.table)?;
         let schema = planned.logical.schema();
         let types = |schema: &SchemaRef| {
             schema.fields().iter().map(|f| f.data_type().clone()).collect::<Vec<DataType>>()
@@ -151,6 +155,21 @@ impl Session {
         })?;
         Ok(planned.logical)
     }
+}
+
+/// A twin is planned once, and other tables change: it reads its own alone, and functions of the planner.
+fn check_scans(twin: &LogicalPlan, table: &str) -> Result<()> {
+    twin.apply_with_subqueries(|node| {
+        let LogicalPlan::TableScan(scan) = node else { return Ok(TreeNodeRecursion::Continue) };
+        let provider = source_as_provider(&scan.source)?;
+        let provider: &dyn Any = provider.as_ref();
+        let name = scan.table_name.table();
+        match provider.is::<TwinRows>() || name.ends_with("()") {
+            true => Ok(TreeNodeRecursion::Continue),
+            false => plan_err!("it reads {name}, and is to be a query over {table} alone"),
+        }
+    })?;
+    Ok(())
 }
 
 fn ir_columns(schema: &SchemaRef) -> Result<Vec<(String, headrace_ir::DataType)>> {

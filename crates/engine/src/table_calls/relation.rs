@@ -169,8 +169,7 @@ fn parameters_of(
         given.push(expr);
     }
     let types = given.iter().map(|value| value.get_type(&nothing)).collect::<Result<Vec<_>>>()?;
-    let wanted =
-        coerced(&format!("{name}, behind its table,"), &types, types_of(&function.parameters))?;
+    let wanted = coerced(name, &types, types_of(&function.parameters))?;
     Ok(given.into_iter().zip(wanted).map(|(value, wanted)| cast(value, wanted)).collect())
 }
 
