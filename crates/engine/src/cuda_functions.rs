@@ -61,7 +61,7 @@ impl Session {
         state: &SessionState,
     ) -> Result<()> {
         match statement {
-            FunctionStatement::Create(made) => self.create_function(made, state).await,
+            FunctionStatement::Create(made) => self.create_function(*made, state).await,
             FunctionStatement::Drop { name, if_exists } => {
                 if is_of_table(&name, state) {
                     self.drop_function(&name);

@@ -60,7 +60,7 @@ pub struct TableDefinition {
 /// A statement about functions.
 pub enum FunctionStatement {
     /// Makes one.
-    Create(Definition),
+    Create(Box<Definition>),
     /// Drops one.
     Drop {
         /// Its name.
@@ -134,7 +134,7 @@ impl FunctionStatement {
             if !parser.parse_keyword(Keyword::FUNCTION) {
                 return Ok(None);
             }
-            Self::Create(Definition::parse(parser, or_replace)?)
+            Self::Create(Box::new(Definition::parse(parser, or_replace)?))
         };
         let _ = parser.consume_token(&Token::SemiColon);
         match parser.peek_token().token {

@@ -35,6 +35,8 @@ async fn a_limit_with_an_offset_is_reported_like_any_other() {
         "SELECT f_id FROM fact WHERE f_id > 3 LIMIT 5",
         "SELECT f_id FROM fact WHERE f_id > 3 LIMIT 5 OFFSET 7",
         "SELECT count(*) FROM (SELECT f_id FROM fact WHERE f_id > 3 LIMIT 5 OFFSET 7)",
+        // The limit is the planner's, and asks for no more once it has two groups.
+        "SELECT f_id, count(*) FROM fact WHERE f_id > 3 GROUP BY f_id LIMIT 2",
     ] {
         let (_, report) = ask(&session, sql).await;
         assert_eq!(report.processor, "cpu", "{sql}");
