@@ -48,9 +48,15 @@ pub async fn serve(args: &ExecutorArgs) -> Result<(), String> {
         RunnerOptions { memory_limit_bytes: args.memory_limit, ..RunnerOptions::default() };
     let session = Session::new(SessionOptions { limits, ..SessionOptions::default() });
     let session = session.map_err(|error| format!("the executor cannot start: {error}"))?;
-    let temporary = tempfile::Builder::new().prefix("headrace-cluster-").tempdir();
-    let temporary = temporary.map_err(|error| format!("a temporary folder: {error}"))?;
-    let folder = shown(args.work_folder.as_deref().unwrap_or(temporary.path()))?;
+    // A temporary one is there as long as this function.
+    let (folder, _temporary) = match &args.work_folder {
+        Some(folder) => (shown(folder)?, None),
+        None => {
+            let made = tempfile::Builder::new().prefix("headrace-cluster-").tempdir();
+            let made = made.map_err(|error| format!("a temporary folder: {error}"))?;
+            (shown(made.path())?, Some(made))
+        }
+    };
     eprintln!("executor at {place}, scheduler at {}", args.scheduler);
     let config = config(args, place, folder, &session, (serving(listener, &access), &access));
     let done = start_executor_process(Arc::new(config)).await;
