@@ -124,7 +124,8 @@ pub fn whole_array(
         ArrowType::FixedSizeList(item, items) => {
             let floats = ArrayData::builder(item.data_type().clone())
                 .len(rows * items as usize)
-                .add_buffer(Buffer::from_vec(values));
+                .add_buffer(Buffer::from_vec(values))
+                .align_buffers(true);
             builder.add_child_data(floats.build().map_err(|e| internal(e.to_string()))?)
         }
         _ => builder.add_buffer(Buffer::from_vec(values)),
