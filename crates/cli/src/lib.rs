@@ -21,6 +21,7 @@ mod beside;
 mod blocking;
 mod convert;
 mod doctor;
+mod door;
 mod error;
 mod gpu;
 mod gpu_service;
@@ -44,7 +45,6 @@ mod version;
 use std::ffi::OsString;
 use std::io;
 use std::panic::catch_unwind;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -52,7 +52,6 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use clap::{CommandFactory, Parser, ValueEnum};
-use headrace_engine::Session;
 use headrace_io::write::hidden;
 
 use args::{Cli, Command, GenerateArgs, SeededGenerateArgs, SuiteCommand};
@@ -66,6 +65,7 @@ use output::{Expanded, Format, Layout, Printer, Room};
 use signals::Asked;
 
 pub use args::ClusterArgs;
+pub use door::ClusterDoor;
 pub use sizes::{parse_bytes_or_zero, parse_memory};
 
 /// Stack size of the runtime's threads: expressions may be deeply nested. Untouched pages take no
@@ -86,15 +86,6 @@ const WRITER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time to print measurements made before an interruption, and to remove their files.
 const MEASUREMENT_PATIENCE: Duration = Duration::from_secs(10);
-
-/// What a program adds that has a cluster: this library knows none.
-#[derive(Clone, Copy)]
-pub struct ClusterDoor {
-    /// Has a session's queries divided among a cluster.
-    pub distribute: fn(&Session, &ClusterArgs) -> std::result::Result<(), String>,
-    /// Waits, but not for long, until the cluster knows which queries are over.
-    pub ended: fn() -> Pin<Box<dyn Future<Output = ()> + Send>>,
-}
 
 /// Runs a command line, whose first word is the program; returns the exit code.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> i32 {

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use clap::CommandFactory;
 use headrace_engine::failure::nearest;
 
-use crate::ClusterDoor;
 use crate::args::{Cli, QueryArgs};
+use crate::door::ClusterDoor;
 use crate::error::{CliError, Context, Result};
 use crate::output::{Format, print};
 use crate::session;

@@ -56,7 +56,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("tokio", &["engine", "pg", "cli", "python", "server", "cluster", "fuzz"]),
     ("tokio-postgres", &["pg"]),
     // The engine's manifest asks for its features, and its sources do not name it.
-    ("rustls", &["engine", "pg", "server"]),
+    ("rustls", &["engine", "pg", "server", "cluster"]),
     ("cudarc", &["gpu"]),
     ("io-uring", &["io"]),
     ("arrow-ipc", &["format", "spill", "service", "cli"]),
